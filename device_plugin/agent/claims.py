@@ -79,7 +79,11 @@ class PublishedOffer:
     def offer(self, objects: Sequence[GpuObject], desired: Desired, inventory: Inventory) -> None:
         """Have the slices say what there is room for; without objects there are none."""
         gpus = [
-            Offered(gpu, taken(gpu, desired.instances(gpu) or ()))
+            Offered(
+                gpu,
+                taken(gpu, desired.instances(gpu) or ()),
+                desired.gpus[gpu.uuid].allow_multiple_allocations,
+            )
             for gpu in inventory.gpus
             if gpu.uuid in desired.gpus and desired.gpus[gpu.uuid].allocation.by_claims
         ]
@@ -122,7 +126,8 @@ def _matters(offered: Offered) -> object:
     """Return all of a GPU that its slices say something of."""
     gpu = offered.gpu
     there = [(s.instance, s.health) for s in gpu.slices]
-    return gpu.uuid, gpu.index, gpu.board.key, gpu.health, there, offered.taken
+    identity = gpu.uuid, gpu.index, gpu.board.key, gpu.health
+    return *identity, there, offered.taken, offered.shared
 
 
 def taken(gpu: Gpu, wanted: Sequence[PlacedInstance]) -> tuple[geometry.Instance, ...]:

@@ -93,16 +93,20 @@ class Orphans:
             self._idle_since.clear()
             return
         idle: dict[str, tuple[ClaimRef, str, Callable[[], str]]] = {}
-        owners = {s.owner for s in inventory.claimed()}
+        owners = {claim.owner for s in inventory.claimed() for claim in s.claims}
         for ref in cdi.written(self._cdi_dir):
             if CLAIM + ref.uid not in owners:  # it has admin access, or a file is all that is left
                 idle[ref.uid] = ref, "", partial(self._remove_file, ref)
         for gpu in inventory.gpus:
             for s in gpu.claimed:
-                if not s.contexts and not view.holders.get(s.uuid):
-                    namespace, _, name = s.owner_name.partition("/")
-                    ref = ClaimRef(namespace, name, s.claim_uid)
-                    idle[s.uuid] = ref, _device(gpu, s), partial(self._take, gpu, s, ref)
+                pods = view.holders.get(s.uuid, ())
+                for claim in s.claims:
+                    held = any(not s.shares or pod.claim == claim.owner for pod in pods)
+                    if not claim.contexts and not held:
+                        namespace, _, name = claim.owner_name.partition("/")
+                        ref = ClaimRef(namespace, name, claim.claim_uid)
+                        key, device = f"{s.uuid}/{ref.uid}", _device(gpu, s)
+                        idle[key] = ref, device, partial(self._take, gpu, s, ref)
         for ref, device, take in [idle[key] for key in self._due(idle)]:
             if why := _why_orphaned(self._claim(ref), ref, device, self._pool):
                 message = f"{take()}: {why}"
@@ -124,9 +128,10 @@ class Orphans:
         return claim if claim is not None and claim.ref.uid == ref.uid else None
 
     def _take(self, gpu: Gpu, s: MigSlice, ref: ClaimRef) -> str:
-        self._gpud.destroy_instance(s.uuid, s.owner)
+        self._gpud.destroy_instance(s.uuid, CLAIM + ref.uid)
         cdi.remove(self._cdi_dir, ref.uid)
-        return f"slice {s.instance} of GPU {gpu.index} was left behind and is free again"
+        what = "its share of slice" if s.shares else "slice"
+        return f"{what} {s.instance} of GPU {gpu.index} was left behind and is free again"
 
     def _remove_file(self, ref: ClaimRef) -> str:
         cdi.remove(self._cdi_dir, ref.uid)

@@ -1,7 +1,7 @@
 """Builds a GPU's status from what gpud and the kubelet say. Pure but for the clock it is given."""
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 from device_plugin.agent.steps import Steps
@@ -25,6 +25,7 @@ from mig import planner
 from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.perf.boards import BOARDS
 
+_MOST_PODS_OF_A_SHARE = 16  # each pod can have each of 48 shares, and an object 1.5 MiB
 _State = tuple[bool, Reason, str]
 
 
@@ -66,7 +67,7 @@ def build(
         )
         for s in gpu.unclaimed
     )
-    claims = tuple(_claimed(s, holders.get(s.uuid, ())) for s in gpu.claimed)
+    claims = tuple(one for s in gpu.claimed for one in _claimed(s, holders.get(s.uuid, ())))
     pods = [pod for s in slices for pod in s.holders] + [p for s in claims for p in s.holders]
     names = sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
     states = _states(gpu, steps, inventory, unoffered, rival)
@@ -80,8 +81,8 @@ def build(
         mig_mode=MigMode.ENABLED if gpu.mig_enabled else MigMode.DISABLED,
         slices=slices,
         claims=claims,
-        slices_total=len(slices) + len(claims),
-        slices_used=sum(bool(s.holders) for s in slices) + len(claims),
+        slices_total=len(slices) + len(gpu.claimed),
+        slices_used=sum(bool(s.holders) for s in slices) + len(gpu.claimed),
         holders=",".join(names),
         budget=Budget(
             total=quantity.of_bytes(inventory.budget_total_bytes),
@@ -123,20 +124,26 @@ def _pods(pods: Sequence[HolderPod]) -> tuple[Holder, ...]:
     return tuple(Holder(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in pods)
 
 
-def _claimed(s: MigSlice, pods: Sequence[HolderPod]) -> ClaimedSlice:
-    namespace, _, name = s.owner_name.partition("/")
-    return ClaimedSlice(
-        uuid=s.uuid,
-        profile=s.instance.device.name,
-        start=s.instance.start,
-        compute_start=planner.place_of(s.instance).compute_start,
-        claim=Holder(namespace=namespace, name=name, uid=s.claim_uid),
-        memory_bytes=s.memory_bytes,
-        memory_used_bytes=s.memory_used_bytes,
-        multiprocessors=s.multiprocessors,
-        holders=_pods(pods),
-        health=s.health,
-    )
+def _claimed(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedSlice]:
+    """Yield what each claim has of a slice."""
+    for one in s.claims:
+        namespace, _, name = one.owner_name.partition("/")
+        own = pods
+        if s.shares:
+            own = [pod for pod in pods if pod.claim == one.owner][:_MOST_PODS_OF_A_SHARE]
+        yield ClaimedSlice(
+            uuid=s.uuid,
+            profile=s.instance.device.name,
+            start=s.instance.start,
+            compute_start=planner.place_of(s.instance).compute_start,
+            claim=Holder(namespace=namespace, name=name, uid=one.claim_uid),
+            shared=bool(s.shares),
+            memory_bytes=one.memory_bytes,
+            memory_used_bytes=one.memory_used_bytes,
+            multiprocessors=s.multiprocessors,
+            holders=_pods(own),
+            health=s.health,
+        )
 
 
 def empty(before: GPUStatus) -> GPUStatus:
@@ -186,7 +193,7 @@ def _states(
         progressing: _State = (False, Reason.NOT_PLACEABLE, steps.problem)
     elif not steps.settled:
         waiting = ", ".join(str(s.instance) for s in steps.withdraw)
-        claims = "; ".join(f"{s.instance} is held by claim {s.owner_name}" for s in steps.claimed)
+        claims = "; ".join(map(_held_by_claims, steps.claimed))
         message = f"waiting for holders of {waiting}" if waiting else claims or "creating slices"
         reason = Reason.SLICE_IN_USE if waiting or claims else Reason.APPLYING
         ready = (False, reason, message)
@@ -222,6 +229,11 @@ def _states(
         ConditionType.PROGRESSING: progressing,
         ConditionType.DEGRADED: degraded,
     }
+
+
+def _held_by_claims(s: MigSlice) -> str:
+    names = ", ".join(one.owner_name for one in s.claims)
+    return f"{s.instance} is held by claim{'s' if s.shares else ''} {names}"
 
 
 def _conditions(

@@ -1,6 +1,7 @@
 """What the agent asks of gpud (docs/gpud-admin.md)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from device_plugin.backends.administration import Administration
@@ -41,20 +42,23 @@ class Gpud(Administration):
         owner: str = "",
         owner_name: str = "",
         compute_start: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         """Create a MIG device at its place; ``conflict`` where another one is in the way.
 
         ``compute_start`` is the place of what is narrower than its GPU instance, which comes with
         its first. ``owner`` is what it is made for: empty, or ``claim:UID`` with the claim's
-        "namespace/name".
+        "namespace/name"; with ``memory_bytes`` it gets a share, also of what claims share already.
         """
         more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
         if compute_start is not None:
             more["compute_start"] = compute_start
+        if memory_bytes is not None:
+            more["memory_bytes"] = memory_bytes
         self.call("create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start, **more)
 
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None:
-        """Destroy a MIG instance; ``conflict`` if it was made for another than ``owner``.
+        """Destroy a MIG instance, or ``owner``'s share of it; ``conflict`` if it is another's.
 
         ``in_use`` while it has contexts, which ``evict`` ends first.
         """
@@ -101,17 +105,22 @@ class Gpud(Administration):
         """Say which pods may use which slice; ``complete``: what is not named has no holder."""
         self.call(
             "set_holders",
-            holders={
-                uuid: [
-                    {
-                        "pod_uid": pod.uid,
-                        "namespace": pod.namespace,
-                        "name": pod.name,
-                        "container": pod.container,
-                    }
-                    for pod in pods
-                ]
-                for uuid, pods in holders.items()
-            },
+            holders={uuid: _holders(pods) for uuid, pods in holders.items()},
             complete=complete,
         )
+
+
+def _holders(pods: Sequence[model.HolderPod]) -> list[dict[str, Any]]:
+    """Return each pod once, with all claims by which it has the slice: the request is bounded."""
+    found: dict[model.HolderPod, dict[str, Any]] = {}
+    for pod in pods:
+        row = {
+            "pod_uid": pod.uid,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "container": pod.container,
+        }
+        known = found.setdefault(replace(pod, claim=""), row)
+        if pod.claim:
+            known.setdefault("claims", []).append(pod.claim)
+    return list(found.values())

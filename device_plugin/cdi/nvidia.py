@@ -56,7 +56,7 @@ def _names(gpu: Gpu) -> Iterable[tuple[str, MigSlice]]:
         whole = one.instance.profile.name == WHOLE
         name = f"{gpu.index}" if whole else f"{gpu.index}:{migs}"
         migs += not whole
-        if not one.owner:  # a claim's is named in the claim's own file
+        if not one.claims:  # a claim's is named in the claim's own file
             yield name, one
 
 

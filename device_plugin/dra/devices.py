@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from device_plugin.dra import counters
 from device_plugin.inventory.model import Gpu, in_service
-from gpu_operator.api.claim_devices import DRIVER, Device
+from gpu_operator.api.claim_devices import DRIVER, MEMORY, Device, share_policy
 from gpu_operator.api.v1alpha1 import quantity
 from mig.geometry import Instance
 
@@ -36,8 +36,11 @@ class Node:
     numa_nodes: int = 1
 
 
-def describe(gpu: Gpu, instance: Instance, node: Node) -> dict[str, Any]:
-    """Return the device that would be this instance of a GPU (``resource.k8s.io/v1 Device``)."""
+def describe(gpu: Gpu, instance: Instance, node: Node, shared: bool = False) -> dict[str, Any]:
+    """Return the device that would be this instance of a GPU (``resource.k8s.io/v1 Device``).
+
+    ``shared``: several claims can have it, each a part of its memory; who asks for no part has all.
+    """
     profile = instance.profile
     if profile.is_whole:
         device = Device(gpu.index)
@@ -46,7 +49,8 @@ def describe(gpu: Gpu, instance: Instance, node: Node) -> dict[str, Any]:
     document: dict[str, Any] = {
         "name": device.name,
         "attributes": _attributes(gpu, instance, node),
-        "capacity": _capacity(instance),
+        **({"allowMultipleAllocations": True} if shared else {}),
+        "capacity": _consumable(instance) if shared else _capacity(instance),
         "consumesCounters": [
             {
                 "counterSet": counters.set_name(gpu.index),
@@ -100,8 +104,29 @@ def _capacity(instance: Instance) -> dict[str, dict[str, str]]:
     profile = instance.profile
     engines = dict(zip(_ENGINES, profile.engines.counts(), strict=True))
     return {
-        "memory": {"value": quantity.of_bytes(profile.memory_bytes)},
+        MEMORY: {"value": quantity.of_bytes(profile.memory_bytes)},
         **numbers({"multiprocessors": profile.sm_count, **engines}),
+    }
+
+
+def _consumable(instance: Instance) -> dict[str, dict[str, Any]]:
+    """Return the capacities with what a request consumes of each.
+
+    Without a policy a claim that does not speak of multiprocessors would consume all of them, and
+    keep everybody out; they are used in turns.
+    """
+    whole = instance.profile.memory_bytes
+    policy = share_policy(whole)
+    memory = {
+        "default": quantity.of_bytes(whole),
+        "validRange": {
+            "min": quantity.of_bytes(policy.least),
+            "step": quantity.of_bytes(policy.step),
+        },
+    }
+    return {
+        name: {**one, "requestPolicy": memory if name == MEMORY else {"default": "0"}}
+        for name, one in _capacity(instance).items()
     }
 
 

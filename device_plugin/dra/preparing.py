@@ -2,7 +2,8 @@
 
 gpud is the arbiter: it makes an instance only where nothing is, so that what a layout, the device
 plugin or another claim has is never given twice. What it has made for a claim it remembers with the
-claim's UID (``MigInstance.owner``), which is the driver's checkpoint, and there is no other.
+claim's UID (``MigInstance.owner``, ``shares``), which is the driver's checkpoint, and there is no
+other. A device that is for several claims is made for the first of them, and joined by the others.
 
 A kubelet to which Prepare fails asks again only after more than a minute. So what is in the way is
 waited for: as a rule it is about to go, as its pod was deleted before this one came.
@@ -19,12 +20,12 @@ from typing import Protocol
 
 from device_plugin.cdi import claims as cdi
 from device_plugin.cdi.spec import Mount
+from device_plugin.dra import in_the_way
 from device_plugin.errors import AgentError, ClaimError, ClusterError, GpudError, GpudUnreachable
 from device_plugin.inventory.claims import ClaimRef, device_id, is_claim_uid
 from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, in_service
 from device_plugin.kube.claims import Allocated, Claim
 from gpu_operator.api import claim_devices as names
-from mig import planner
 from mig.errors import MigError
 from mig.geometry import Instance
 
@@ -38,7 +39,14 @@ class Node(Protocol):
 
     def inventory(self) -> Inventory: ...
     def create_instance(
-        self, gpu_uuid: str, profile: str, start: int, owner: str = "", owner_name: str = ""
+        self,
+        gpu_uuid: str,
+        profile: str,
+        start: int,
+        owner: str = "",
+        owner_name: str = "",
+        *,
+        memory_bytes: int | None = None,
     ) -> None: ...
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None: ...
 
@@ -198,8 +206,8 @@ class Preparer:
     def release(self, uid: str) -> None:
         """As ``unprepare``, without another try. Raises GpudError, GpudUnreachable, OSError."""
         owner = CLAIM + uid
-        own = [s for s in self._node.inventory().slices() if s.owner == owner]
-        self._destroy(owner, [s.uuid for s in own])
+        own = [s.uuid for s in self._node.inventory().slices() if s.is_of(owner)]
+        self._destroy(owner, own)
         with self._lock:
             cdi.remove(self._cdi_dir, uid)
 
@@ -213,7 +221,7 @@ class Preparer:
         _check_configs(claim)
         inventory = self._node.inventory()
         if call.before is None:
-            call.before = frozenset(s.uuid for s in inventory.slices() if s.owner == owner)
+            call.before = frozenset(s.uuid for s in inventory.slices() if s.is_of(owner))
         own = [one for one in claim.allocated if one.driver == names.DRIVER]
         places = [self._place(inventory, one) for one in own]
         if self._make(ref, [p for p in places if not p.allocated.admin_access]):
@@ -237,8 +245,6 @@ class Preparer:
     def _place(self, inventory: Inventory, one: Allocated) -> _Place:
         if one.pool != self._pool:
             raise ClaimError(f"{one.device} is in pool {one.pool}, and this node is {self._pool}")
-        if one.share_id:
-            raise ClaimError(f"{one.device} was allocated as a share: devices here have none")
         try:
             device = names.parse(one.device)
             gpu = next((g for g in inventory.gpus if g.index == device.gpu_index), None)
@@ -248,29 +254,41 @@ class Preparer:
                 )
             profile = gpu.board.whole if device.profile is None else None
             profile = profile or gpu.board.profile(device.profile or "")
-            return _Place(one, gpu, Instance(profile, device.start or 0))
+            instance = Instance(profile, device.start or 0)
         except (ValueError, MigError) as err:
             raise ClaimError(f"{one.device}: {err}") from err
+        if one.share_id and not one.memory_bytes:
+            raise ClaimError(f"{one.device} was allocated as a share without {names.MEMORY}")
+        return _Place(one, gpu, instance)
 
     def _make(self, ref: ClaimRef, places: Iterable[_Place]) -> bool:
-        """Make what is missing; return whether anything was. Raises _Blocked, GpudError."""
+        """Make what is missing; return whether anything was. Raises _Blocked, GpudError.
+
+        What the claim had before it was allocated anew, as more or less of the same, goes first.
+        """
         owner = CLAIM + ref.uid
-        missing = [p for p in places if not _own(p.gpu, p.instance, owner)]
-        for place in missing:
+        missing = []
+        for place, share in _by_instance(places):
+            own = _own(place.gpu, place.instance, owner)
+            if not own or any(_had(s, owner) != share for s in own):
+                self._destroy(owner, [s.uuid for s in own])
+                missing.append((place, share))
+        for place, share in missing:
             gpu, instance = place.gpu, place.instance
-            if blockers := _blockers(gpu, instance):
-                raise _Blocked(f"{place.allocated.device}: {'; '.join(map(_whose, blockers))}")
+            if blockers := in_the_way.blockers(gpu, instance, share):
+                told = "; ".join(map(in_the_way.whose, blockers))
+                raise _Blocked(f"{place.allocated.device}: {told}")
+            made = gpu.uuid, instance.profile.name, instance.start, owner, str(ref)
             try:
-                self._node.create_instance(
-                    *(gpu.uuid, instance.profile.name, instance.start), owner, str(ref)
-                )
+                self._node.create_instance(*made, memory_bytes=share)
             except GpudError as err:
                 if err.code == "conflict":  # somebody was faster: look again at who
                     raise _Blocked(f"{place.allocated.device}: {err.message}") from err
                 raise
             finally:
                 self._changed()
-            _log.info("claim %s: created %s on GPU %d", ref, instance, gpu.index)
+            what = "all" if share is None else f"{share} bytes"
+            _log.info("claim %s: got %s of %s on GPU %d", ref, what, instance, gpu.index)
         return bool(missing)
 
     def _take_back(self, call: _Call) -> None:
@@ -278,7 +296,7 @@ class Preparer:
             return
         owner = CLAIM + call.ref.uid
         try:
-            own = [s.uuid for s in self._node.inventory().slices() if s.owner == owner]
+            own = [s.uuid for s in self._node.inventory().slices() if s.is_of(owner)]
             self._destroy(owner, [uuid for uuid in own if uuid not in call.before])
         except (GpudError, GpudUnreachable) as err:  # the agent finds it (agent.claims)
             _log.warning("claim %s: not taken back yet: %s", call.ref, err)
@@ -313,8 +331,30 @@ def _check_configs(claim: Claim) -> None:
             )
 
 
+def _by_instance(places: Iterable[_Place]) -> list[tuple[_Place, int | None]]:
+    """Return each instance once, with the bytes of it that a claim has; None: it has it alone.
+
+    Several requests of a claim can have shares of one device: then it has them together.
+    """
+    found: dict[tuple[str, Instance], tuple[_Place, int | None]] = {}
+    for place in places:
+        key = place.gpu.uuid, place.instance
+        _, before = found.get(key, (place, 0))
+        share = place.allocated.memory_bytes if place.allocated.share_id else None
+        total = None if share is None or before is None else before + share
+        if total is not None and total >= place.instance.profile.memory_bytes:
+            total = None
+        found[key] = place, total
+    return list(found.values())
+
+
 def _own(gpu: Gpu, instance: Instance, owner: str) -> tuple[MigSlice, ...]:
-    return tuple(s for s in gpu.slices if s.owner == owner and s.instance == instance)
+    return tuple(s for s in gpu.slices if s.is_of(owner) and s.instance == instance)
+
+
+def _had(s: MigSlice, owner: str) -> int | None:
+    """Return the bytes of a slice that a claim has; None: it has it alone."""
+    return next((one.memory_bytes for one in s.shares if one.owner == owner), None)
 
 
 def _found(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, ...]:
@@ -331,26 +371,6 @@ def _found(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, .
     if not own:
         raise _Blocked(f"{place.allocated.device}: its slice is gone again")
     return own
-
-
-def _blockers(gpu: Gpu, wanted: Instance) -> tuple[MigSlice, ...]:
-    """Return what is in the way; if only all together are, all."""
-    there = [s.instance for s in gpu.slices]
-    if not planner.violations(gpu.board, [*there, wanted]):
-        return ()
-    each = [s for s in gpu.slices if planner.violations(gpu.board, [s.instance, wanted])]
-    return tuple(each) or gpu.slices
-
-
-def _whose(s: MigSlice) -> str:
-    """Say who has a slice that is in the way."""
-    what = "the whole GPU" if s.instance.profile.is_whole else str(s.instance)
-    pods = ", ".join(f"{pod.namespace}/{pod.name}" for pod in s.holders)
-    if s.owner:
-        return f"{what} is held by claim {s.owner_name}"
-    if pods:
-        return f"{what} is held by pod {pods}, which has it from the device plugin"
-    return f"{what} is there for the device plugin, and nobody holds it"
 
 
 def _check_health(place: _Place, slices: Sequence[MigSlice]) -> None:

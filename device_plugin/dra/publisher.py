@@ -125,7 +125,8 @@ class Publisher:
             self._delete(published)
         raise Dropped(
             f"API server: ResourceSlice {name} lost fields: DRA needs Kubernetes 1.36 with the"
-            " feature gates DRAPartitionableDevices and DRADeviceTaints"
+            " feature gates DRAPartitionableDevices and DRADeviceTaints, and a pool with"
+            " allowMultipleAllocations DRAConsumableCapacity"
         )
 
     def _delete(self, name: str) -> None:

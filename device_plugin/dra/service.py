@@ -178,4 +178,5 @@ def _device(one: Prepared) -> pb.Device:
         pool_name=one.allocated.pool,
         device_name=one.allocated.device,
         cdi_device_ids=one.cdi_ids,
+        share_id=one.allocated.share_id or None,
     )

@@ -20,10 +20,14 @@ MOST_COUNTER_SETS: Final = 8  # ResourceSliceMaxCounterSets
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """A GPU whose room is offered; ``taken`` are the instances that no claim has made."""
+    """A GPU whose room is offered; ``taken`` are the instances that no claim has made.
+
+    ``shared``: several claims can have a device, each a part of its memory.
+    """
 
     gpu: Gpu
     taken: tuple[Instance, ...] = ()
+    shared: bool = False
 
 
 def slice_name(node_name: str, number: int) -> str:
@@ -68,14 +72,14 @@ def _devices(node: Node, gpus: Sequence[Offered]) -> Iterator[Mapping[str, Any]]
     """Yield devices, those of a profile together: the smallest that will do is found first."""
     free = {one.gpu.index: counters.left(one.gpu.board, one.taken) for one in gpus}
     found = [
-        (rank, one.gpu.index, one.gpu, instance)
+        (rank, one.gpu.index, one, instance)
         for one in gpus
         for rank, instance in _ranked(one.gpu)
         if counters.fits(free[one.gpu.index], counters.used(instance, one.gpu.board))
     ]
     found.sort(key=lambda entry: entry[:2])
-    for _, _, gpu, instance in found:
-        yield describe(gpu, instance, node)
+    for _, _, one, instance in found:
+        yield describe(one.gpu, instance, node, one.shared)
 
 
 def _ranked(gpu: Gpu) -> Iterator[tuple[int, Instance]]:

@@ -12,7 +12,7 @@ DRIVER: Final = "gpu.tessera.dev"
 KIND: Final = f"{DRIVER}/claim"
 _HEX = "[0-9a-f]"
 _UUID = rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"
-_DEVICE = re.compile(rf"{re.escape(KIND)}={_UUID}-((?:MIG|GPU)-{_UUID})", re.ASCII)
+_DEVICE = re.compile(rf"{re.escape(KIND)}=({_UUID})-((?:MIG|GPU)-{_UUID})", re.ASCII)
 _CLAIM_UID = re.compile(_UUID, re.ASCII)
 
 
@@ -45,5 +45,11 @@ def device_id(claim_uid: str, slice_uuid: str) -> str:
 
 def slice_of(device: str) -> str | None:
     """Return the UUID of the slice that a qualified CDI name is of; None: it is none of ours."""
+    match = _DEVICE.fullmatch(device)
+    return match[2] if match else None
+
+
+def claim_of(device: str) -> str | None:
+    """Return the UID of the claim that a qualified CDI name is of; None: it is none of ours."""
     match = _DEVICE.fullmatch(device)
     return match[1] if match else None

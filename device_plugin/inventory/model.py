@@ -19,6 +19,26 @@ class HolderPod:
     name: str
     uid: str
     container: str = field(default="", compare=False)  # it is no part of which pod it is
+    claim: str = ""
+    """``claim:UID`` of the ResourceClaim by which it has the slice; empty: the device plugin."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimShare:
+    """What a ResourceClaim has of a slice: all of it, or of its memory a share."""
+
+    owner: str
+    """``claim:UID``."""
+    owner_name: str
+    """The claim's "namespace/name"."""
+    memory_bytes: int
+    memory_used_bytes: int = 0
+    contexts: int = 0
+
+    @property
+    def claim_uid(self) -> str:
+        """Return the claim's UID."""
+        return self.owner.removeprefix(CLAIM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +56,23 @@ class MigSlice:
     holders: tuple[HolderPod, ...]
     health: str = "Healthy"
     owner: str = ""
-    """``claim:UID`` of the ResourceClaim that it was made for; empty: a layout, or none."""
+    """``claim:UID`` of the one ResourceClaim that it was made for; empty: see ``claims``."""
     owner_name: str = ""
     """That claim's "namespace/name"."""
+    shares: tuple[ClaimShare, ...] = ()
+    """Those of the ResourceClaims that share it."""
 
     @property
-    def claim_uid(self) -> str:
-        """Return the UID of the ResourceClaim that it was made for; empty: none."""
-        return self.owner.removeprefix(CLAIM)
+    def claims(self) -> tuple[ClaimShare, ...]:
+        """Return the ResourceClaims that have it; none: a layout's, or the device plugin's."""
+        if not self.owner:
+            return self.shares
+        has = self.memory_bytes, self.memory_used_bytes, self.contexts
+        return (ClaimShare(self.owner, self.owner_name, *has),)
+
+    def is_of(self, owner: str) -> bool:
+        """Return whether a claim (``claim:UID``) has it, or a share of it."""
+        return any(one.owner == owner for one in self.claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +113,12 @@ class Gpu:
     @property
     def unclaimed(self) -> tuple[MigSlice, ...]:
         """Return the slices that were not made for a ResourceClaim."""
-        return tuple(s for s in self.slices if not s.owner)
+        return tuple(s for s in self.slices if not s.claims)
 
     @property
     def claimed(self) -> tuple[MigSlice, ...]:
         """Return the slices that were made for ResourceClaims: they alone take them away."""
-        return tuple(s for s in self.slices if s.owner)
+        return tuple(s for s in self.slices if s.claims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,4 +222,11 @@ def _slice(board: geometry.Board, gpu_uuid: str, instance: admin.Instance) -> Mi
         health=instance.health,
         owner=instance.owner,
         owner_name=instance.owner_name,
+        shares=tuple(
+            ClaimShare(
+                *(one.owner, one.owner_name, one.memory_bytes),
+                *(one.memory_used_bytes, one.contexts),
+            )
+            for one in instance.shares
+        ),
     )

@@ -11,6 +11,8 @@ from kubernetes.dynamic.resource import Resource
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.claims import ClaimRef
 from device_plugin.kube.client import Kube
+from gpu_operator.api import claim_devices as names
+from gpu_operator.api.v1alpha1 import quantity
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
@@ -21,7 +23,8 @@ class Allocated:
     """One device that the scheduler has given to a claim (DeviceRequestAllocationResult).
 
     ``request`` is without the alternative that was taken. ``share_id`` is set where the device is
-    one of several shares (consumable capacity).
+    for several claims (consumable capacity); then ``memory_bytes`` is how much of its memory this
+    one consumes.
     """
 
     request: str
@@ -30,6 +33,7 @@ class Allocated:
     device: str
     admin_access: bool = False
     share_id: str = ""
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,12 @@ def is_name(namespace: str, name: str) -> bool:
 
 
 def read(document: Mapping[str, Any]) -> Claim:
-    """Read a ResourceClaim. Raises KeyError where a required field is not there."""
+    """Read a ResourceClaim.
+
+    Raises:
+        KeyError: a required field is not there.
+        ValueError: a capacity is no quantity of memory.
+    """
     metadata = document["metadata"]
     allocation = (document.get("status") or {}).get("allocation")
     allocated: tuple[Allocated, ...] | None = None
@@ -74,6 +83,7 @@ def _config(opaque: Mapping[str, Any]) -> Config:
 
 
 def _result(one: Mapping[str, Any]) -> Allocated:
+    consumed = (one.get("consumedCapacity") or {}).get(names.MEMORY)
     return Allocated(
         request=one["request"].partition("/")[0],
         driver=one["driver"],
@@ -81,6 +91,7 @@ def _result(one: Mapping[str, Any]) -> Allocated:
         device=one["device"],
         admin_access=bool(one.get("adminAccess")),
         share_id=one.get("shareID") or "",
+        memory_bytes=quantity.of_api(consumed) if isinstance(consumed, str) else 0,
     )
 
 
@@ -113,6 +124,8 @@ class ClaimsKube(Kube):
             return read(found)
         except KeyError as err:
             raise ClusterError(f"claim {namespace}/{name} has no {err}") from err
+        except ValueError as err:
+            raise ClusterError(f"claim {namespace}/{name}: {err}") from err
         except ClusterError as err:
             if err.status != 404:
                 raise

@@ -16,7 +16,7 @@ import grpc
 
 from device_plugin.errors import PodResourcesError
 from device_plugin.inventory import claims
-from device_plugin.inventory.model import HolderPod
+from device_plugin.inventory.model import CLAIM, HolderPod
 from device_plugin.metrics import METRICS
 from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
@@ -129,10 +129,11 @@ class PodResources:
             for device, (_, container) in _devices(pod).items():
                 holder = HolderPod(pod.namespace, pod.name, uid, container)
                 found.setdefault(device, []).append(holder)
-            for uuid, container in _claimed(pod).items():
-                holder = HolderPod(pod.namespace, pod.name, uid, container)
-                # Pods share a claim: each has a share of its own, which it alone can lose.
-                found[f"{uuid}::{pod.namespace}/{pod.name}"] = [holder]
+            for (uuid, claim), container in _claimed(pod).items():
+                owner = f"{CLAIM}{claim}"
+                holder = HolderPod(pod.namespace, pod.name, uid, container, owner)
+                # Pods share a claim, and claims a slice: each pod has what it alone can lose.
+                found[f"{uuid}::{claim}/{pod.namespace}/{pod.name}"] = [holder]
         return {device: tuple(pods) for device, pods in found.items()}
 
     def _pod_uids(self) -> dict[tuple[str, str], str]:
@@ -166,18 +167,19 @@ def _devices(pod: pb.PodResources) -> dict[str, tuple[str, str]]:
     }
 
 
-def _claimed(pod: pb.PodResources) -> dict[str, str]:
-    """Return the UUIDs of slices that a pod has by claims, each with a container it is for.
+def _claimed(pod: pb.PodResources) -> dict[tuple[str, str], str]:
+    """Return the UUIDs of slices that a pod has, and of the claims, with a container it is for.
 
     A claim's slices are listed with each of its devices, so a container may seem to have one of
     which it has not been given the socket.
     """
     return {
-        uuid: container.name
+        (uuid, claim): container.name
         for container in pod.containers
         for entry in container.dynamic_resources
         for resource in entry.claim_resources
         if resource.driver_name == claims.DRIVER
         for device in resource.cdi_devices
         if (uuid := claims.slice_of(device.name)) is not None
+        if (claim := claims.claim_of(device.name)) is not None
     }

@@ -234,6 +234,59 @@ def test_pods_and_containers_share_a_claim(claims: Cluster, node: str) -> None:
     assert len(set(uuids(claims, "shares-1").values())) == 1
 
 
+@pytest.fixture
+def sharing(whole_cluster: Cluster, node: str) -> Iterator[None]:
+    """The pool lets several claims have one device."""
+
+    def allow(allowed: bool) -> None:
+        change = json.dumps({"spec": {"allowMultipleAllocations": allowed}})
+        whole_cluster.kubectl("patch", "gpupool", "demo", "--type=merge", "-p", change)
+
+        def told() -> bool:
+            found = devices(whole_cluster, node).values()
+            said = {bool(one.get("allowMultipleAllocations")) for one in found}
+            return len(found) == 52 and said == {allowed}
+
+        until(told, 60)
+
+    allow(True)
+    yield
+    allow(False)
+
+
+@pytest.mark.usefixtures("sharing")
+def test_claims_share_a_slice_by_its_memory(claims: Cluster, node: str) -> None:
+    pods = ("part-1", "part-2")
+    claims.kubectl("apply", "-f", str(EXAMPLES / "dra" / "shares.yaml"))
+    for name in pods:
+        claims.wait_pod(name, "Running")
+    made = claims.get("resourceclaims")["items"]
+    assert {device for one in made for device in devices_of(one)} == {f"{node}/gpu-0-mig-1g10gb-6"}
+    results = [one["status"]["allocation"]["devices"]["results"][0] for one in made]
+    assert len({one["shareID"] for one in results}) == 2
+    assert {one["consumedCapacity"]["memory"] for one in results} == {"4Gi"}
+
+    def sharers() -> dict[str, tuple[bool, int]]:
+        gpu = claims.get("gpu", f"{node}-gpu-0")["status"]
+        return {
+            one["claim"]["name"]: (one["shared"], one["memoryBytes"] >> 30)
+            for one in gpu.get("claims", [])
+        }
+
+    until(lambda: sharers() == {one["metadata"]["name"]: (True, 4) for one in made}, 30)
+    # A third part of 4 GiB is not left there; who asks for no part has a slice alone.
+    claims.apply(claim("whole", exactly(SMALL)), pod("whole", "whole", arguments=HOLD, node=node))
+    claims.wait_pod("whole", "Running")
+    assert not set(allocated(claims, "whole")) & {f"{node}/gpu-0-mig-1g10gb-6"}
+    for name in pods:
+        assert claims.wait_pod(name)["status"]["phase"] == "Succeeded", claims.logs(name)
+    ran = [uuids(claims, name)["one"] for name in pods]
+    assert ran[0] == ran[1]
+    until(lambda: sharers().keys() == {"whole"}, 60)
+    claims.delete("pod", "whole")
+    claims.delete("resourceclaim", "whole")
+
+
 def test_slices_of_one_claim_lie_on_one_gpu_and_each_container_has_its_own(
     claims: Cluster, node: str
 ) -> None:

@@ -222,3 +222,42 @@ def test_the_health_of_a_claims_device_is_told_and_a_sick_one_is_not_given(node:
     node.api.put_claim("next", OTHER, "gpu-0-mig-1g10gb-6")
     assert "Unhealthy" in node.agent.prepare("next", OTHER).error
     assert ("1g.10gb", 6) not in node.slices  # and what was made for it is gone
+
+
+def test_claims_share_a_slice_in_the_status_too(node: Node) -> None:
+    """Prepared, listed, and gone again one by one; the slice is as long as one of them is."""
+    node.want()
+    for name, uid, memory in (("job", CLAIM, "4Gi"), ("next", OTHER, "5Gi")):
+        share_id = uid.replace("3", "4")
+        given = {"shareID": share_id, "consumedCapacity": {"memory": memory}}
+        node.api.put_claim(name, uid, "gpu-0-mig-1g10gb-0", **given)
+        answer = node.agent.prepare(name, uid)
+        assert not answer.error
+        (device,) = answer.devices
+        assert device.share_id == share_id
+        node.run_pod(f"{name}-pod", POD if uid == CLAIM else SECOND, *device.cdi_device_ids)
+    (made,) = node.slices.values()
+    assert {s["owner_name"]: s["memory_bytes"] >> 30 for s in made["shares"]} == {
+        "team/job": 4,
+        "team/next": 5,
+    }
+    wait_until(lambda: node.holders(("1g.10gb", 0)) == {POD, SECOND})
+    claims = {h["pod_uid"]: h["claims"] for h in node.slices["1g.10gb", 0]["holders"]}
+    assert claims == {POD: [f"claim:{CLAIM}"], SECOND: [f"claim:{OTHER}"]}
+
+    def told() -> dict[str, tuple[int, list[str]]]:
+        return {
+            one["claim"]["name"]: (one["memoryBytes"] >> 30, [h["name"] for h in one["holders"]])
+            for one in node.api.status("gpu-1").get("claims", ())
+            if one["shared"]
+        }
+
+    expected = {"job": (4, ["job-pod"]), "next": (5, ["next-pod"])}
+    wait_for(node.api, lambda: told() == expected)
+    status = node.api.status("gpu-1")
+    assert (status["slicesTotal"], status["slicesUsed"]) == (1, 1)
+
+    assert node.agent.unprepare("job", CLAIM) == ""
+    assert [s["owner_name"] for s in node.slices["1g.10gb", 0]["shares"]] == ["team/next"]
+    assert node.agent.unprepare("next", OTHER) == ""
+    assert node.slices == {}

@@ -3,10 +3,7 @@
 import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,49 +15,17 @@ from gpud_process import (
     status_of_passed_on_socket,
     wait_until,
 )
+from pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
 
 from vgpu_sim.native import build
 
-HIERARCHY = Path("/sys/fs/cgroup/pids")
-PARENT = HIERARCHY / f"tessera-pods-{os.getpid()}"
-
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not (HIERARCHY / "cgroup.procs").exists(),
-    reason="NOT RUN: needs root and a cgroup v1 hierarchy to play kubelet in",
-)
-
-
-@dataclass
-class Pod:
-    uid: str
-    group: Path
-
-    def join(self) -> None:
-        (self.group / "cgroup.procs").write_text(str(os.getpid()))
-
-    def holder(self) -> dict[str, str]:
-        return {"pod_uid": self.uid, "namespace": "team", "name": "train"}
+pytestmark = pytest.mark.skipif(not PLAYABLE, reason=NOT_PLAYABLE)
 
 
 @pytest.fixture
 def pods() -> Iterator[list[Pod]]:
-    try:
-        PARENT.mkdir()
-    except OSError as err:
-        pytest.skip(f"NOT RUN: {err}")
-    made = []
-    for _ in range(2):
-        uid = str(uuid.uuid4())
-        name = f"kubelet-kubepods-besteffort-pod{uid.replace('-', '_')}.slice"
-        group = PARENT / name / "cri-containerd-0123.scope"
-        group.mkdir(parents=True)
-        made.append(Pod(uid, group))
-    yield made
-    for pod in made:
-        for group in (pod.group, pod.group.parent):
-            with suppress(OSError):
-                group.rmdir()
-    PARENT.rmdir()
+    with played_pods(2) as made:
+        yield made
 
 
 @pytest.fixture

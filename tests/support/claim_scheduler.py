@@ -1,8 +1,8 @@
 """The stock scheduler's allocation of ResourceClaims, played by its rules (Kubernetes 1.36).
 
 A small part of its structured allocator: on one node, devices in the order of publication, the first
-that a request fits, back a step where the rest does not; a device once, shared counters never
-exceeded, constraints kept. CEL as far as Python reads it alike: ``&&`` and ``||``, comparisons, and the
+that a request fits, back a step where the rest does not; a device once, or until its capacities
+are consumed where it allows multiple allocations, shared counters never exceeded, constraints kept. CEL as far as Python reads it alike: ``&&`` and ``||``, comparisons, and the
 functions of strings, quantities and versions that manifests here use. An attribute that a device does
 not have is an error, as it is there.
 """
@@ -11,12 +11,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
 from kubernetes.utils import parse_quantity
 
 Document = dict[str, Any]
+Consumed = Mapping[str, Decimal]
+"""What a request consumes of the capacities of a device that allows multiple allocations."""
+Chosen = tuple[int, str, str, bool, Consumed | None]
+"""Claim, request, device, whether by admin access, and what of it; None: all, alone."""
 
 
 class Text(str):
@@ -81,6 +86,7 @@ class Scheduler:
     slices: Mapping[str, Document]
     classes: Mapping[str, str]
     taken: list[str] = field(default_factory=list)
+    shares: dict[str, list[Consumed]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         specs = [self.slices[name] for name in sorted(self.slices)]
@@ -98,15 +104,19 @@ class Scheduler:
         found = next(self._filled(claims, requests, []), None)
         if found is None:
             return None
-        self.taken += [device for _, _, device, admin in found if not admin]
-        return [[device for n, _, device, _ in found if n == at] for at in range(len(claims))]
+        for _, _, device, admin, consumed in found:
+            if consumed is not None and not admin:
+                self.shares.setdefault(device, []).append(consumed)
+            elif not admin:
+                self.taken.append(device)
+        return [[device for n, _, device, *_ in found if n == at] for at in range(len(claims))]
 
     def _filled(
         self,
         claims: Sequence[Document],
         requests: Sequence[tuple[int, Document]],
-        chosen: list[tuple[int, str, str, bool]],
-    ) -> Iterator[list[tuple[int, str, str, bool]]]:
+        chosen: list[Chosen],
+    ) -> Iterator[list[Chosen]]:
         """Yield every way to serve the requests, the scheduler's first."""
         if not requests:
             yield chosen
@@ -118,7 +128,7 @@ class Scheduler:
             every = wanted.get("allocationMode") == "All"
             count = len(able) if every else wanted.get("count", 1)
             admin = bool(wanted.get("adminAccess"))
-            slots = [(at, request["name"], admin)] * count
+            slots = [(at, request["name"], admin, wanted)] * count
             for more in self._chosen(claims[at], able, slots, chosen) if count else ():
                 yield from self._filled(claims, rest, more)
 
@@ -126,19 +136,44 @@ class Scheduler:
         self,
         claim: Document,
         able: Sequence[str],
-        slots: Sequence[tuple[int, str, bool]],
-        chosen: list[tuple[int, str, str, bool]],
-    ) -> Iterator[list[tuple[int, str, str, bool]]]:
+        slots: Sequence[tuple[int, str, bool, Document]],
+        chosen: list[Chosen],
+    ) -> Iterator[list[Chosen]]:
         if not slots:
             yield chosen
             return
-        (at, request, admin), *rest = slots
+        (at, request, admin, wanted), *rest = slots
         for name in able:
-            more = [*chosen, (at, request, name, admin)]
+            consumed = self._consumed(wanted, name)
+            more = [*chosen, (at, request, name, admin, consumed)]
             names = [one[2] for one in chosen]
-            free = name not in names and (admin or name not in self.taken)
+            if consumed is None:
+                free = name not in names and (admin or name not in self.taken)
+            else:
+                free = name not in self.taken and self._is_left(name, consumed, chosen)
             if free and self._fits([*names, name]) and self._agree(claim, at, more):
                 yield from self._chosen(claim, able, rest, more)
+
+    def _shareable(self, name: str) -> bool:
+        return bool(self.devices[name].get("allowMultipleAllocations"))
+
+    def _consumed(self, wanted: Document, name: str) -> Consumed | None:
+        """Return what a request consumes of each capacity of a device (GetConsumedCapacity...)."""
+        if not self._shareable(name):
+            return None
+        asked = (wanted.get("capacity") or {}).get("requests", {})
+        return {
+            what: _consumption(asked.get(what), capacity)
+            for what, capacity in self.devices[name]["capacity"].items()
+        }
+
+    def _is_left(self, name: str, wanted: Consumed, chosen: Iterable[Chosen]) -> bool:
+        beside = [*self.shares.get(name, ()), *(one[4] for one in chosen if one[2] == name)]
+        return all(
+            sum((one[what] for one in beside if one is not None), much)
+            <= parse_quantity(self.devices[name]["capacity"][what]["value"])
+            for what, much in wanted.items()
+        )
 
     def _selects(self, wanted: Document, name: str) -> bool:
         device = self.devices[name]
@@ -147,12 +182,14 @@ class Scheduler:
         least = (wanted.get("capacity") or {}).get("requests", {})
         return all(holds(one, self.driver, device) for one in expressions) and all(
             parse_quantity(device["capacity"][what]["value"]) >= parse_quantity(much)
-            for what, much in least.items()  # of devices that are not for several claims
+            for what, much in least.items()  # also where it is consumed: so much must be there
         )
 
     def _fits(self, names: Iterable[str]) -> bool:
         used: dict[str, Counter[str]] = {name: Counter() for name in self.counters}
-        for name in (*self.taken, *names):
+        shared = [*self.shares, *filter(self._shareable, names)]  # counted once, whoever shares
+        alone = [name for name in names if not self._shareable(name)]
+        for name in (*self.taken, *alone, *dict.fromkeys(shared)):
             for one in self.devices[name]["consumesCounters"]:
                 used[one["counterSet"]].update(_numbers(one["counters"]))
         return all(
@@ -161,10 +198,8 @@ class Scheduler:
             for counter, count in counts.items()
         )
 
-    def _agree(
-        self, claim: Document, at: int, chosen: Iterable[tuple[int, str, str, bool]]
-    ) -> bool:
-        own = [(request, device) for n, request, device, _ in chosen if n == at]
+    def _agree(self, claim: Document, at: int, chosen: Iterable[Chosen]) -> bool:
+        own = [(request, device) for n, request, device, *_ in chosen if n == at]
         for constraint in claim.get("constraints", ()):
             attribute = constraint["matchAttribute"].removeprefix(f"{self.driver}/")
             concerned = constraint.get("requests") or [one["name"] for one in claim["requests"]]
@@ -176,6 +211,19 @@ class Scheduler:
             if len(values) > 1:
                 return False
         return True
+
+
+def _consumption(asked: str | None, capacity: Document) -> Decimal:
+    """Return what is consumed of a capacity, as calculateConsumedCapacity of Kubernetes 1.36."""
+    policy = capacity.get("requestPolicy") or {}
+    if asked is None:
+        return Decimal(parse_quantity(policy.get("default", capacity["value"])))
+    wanted = Decimal(parse_quantity(asked))
+    if "validRange" not in policy:
+        return wanted
+    least, step = (Decimal(parse_quantity(policy["validRange"][one])) for one in ("min", "step"))
+    above = max(Decimal(0), wanted - least)
+    return least + -(-above // step) * step
 
 
 def _numbers(counters: Document) -> dict[str, int]:

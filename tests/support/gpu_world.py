@@ -130,15 +130,16 @@ def gpu(
     return Resource(Meta(**fields | meta), spec, status)
 
 
-def claimed(place: str, claim: str = "job") -> ClaimedSlice:
-    """A slice that was made for a ResourceClaim of the namespace ``team``."""
+def claimed(place: str, claim: str = "job", share_bytes: int = 0) -> ClaimedSlice:
+    """A slice that was made for a ResourceClaim of the namespace ``team``, or a share of one."""
     profile, _, start = place.partition("@")
     return ClaimedSlice(
         uuid=f"MIG-{place}",
         profile=profile,
         start=int(start),
         claim=Holder(namespace="team", name=claim, uid=f"uid-{claim}"),
-        memory_bytes=1,
+        shared=bool(share_bytes),
+        memory_bytes=share_bytes or 1,
         multiprocessors=1,
     )
 

@@ -39,6 +39,7 @@ from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
 
 NODE, OWN_POD = "node-1", "agent"
 BOARD = geometry.board("a30")  # four units: collisions are many
+GIB = 1 << 30
 PLACES = [
     geometry.Instance(profile, start, inner)
     for profile in (*BOARD.profiles, BOARD.whole)
@@ -70,10 +71,14 @@ class PluginPod:
 
 @dataclass
 class WorldClaim:
-    """A ResourceClaim; ``prepared`` as far as the kubelet knows, ``listed`` in its pod resources."""
+    """A ResourceClaim; ``prepared`` as far as the kubelet knows, ``listed`` in its pod resources.
+
+    ``memory_bytes`` is its share of each device; 0: it was given whole devices.
+    """
 
     ref: ClaimRef
     devices: tuple[str, ...]
+    memory_bytes: int = 0
     exists: bool = True
     prepared: tuple[Prepared, ...] = ()
     listed: bool = False
@@ -184,9 +189,9 @@ class World:
         for claim in self.claims.values():
             for one in claim.prepared if claim.listed else ():
                 for device in one.cdi_ids:
-                    name = f"of-{claim.ref.name}"
-                    key = f"{slice_of(device)}::team/{name}"
-                    holders[key] = (HolderPod("team", name, f"uid-{name}"),)
+                    name, uid = f"of-{claim.ref.name}", claim.ref.uid
+                    pod = HolderPod("team", name, f"uid-{name}", claim=f"claim:{uid}")
+                    holders[f"{slice_of(device)}::{uid}/team/{name}"] = (pod,)
         return Listing(holders, {}, frozenset({OWN_POD}))
 
     # What may happen
@@ -286,7 +291,11 @@ class World:
             for s in p.starts
         ]
         chosen = tuple(self.random.sample(devices, self.random.choice((1, 1, 2))))
-        self.claims[uid] = WorldClaim(ClaimRef("team", f"claim-{number}", uid), chosen)
+        share = self.random.choice((0, 2 * GIB, 4 * GIB))  # a 1g.6gb has 5.8 GiB
+        there = [c.devices for c in self.claims.values() if c.prepared and c.memory_bytes]
+        if share and there and self.random.random() < 0.7:
+            chosen = self.random.choice(there)  # the first that fits is one that is shared already
+        self.claims[uid] = WorldClaim(ClaimRef("team", f"claim-{number}", uid), chosen, share)
 
     def claim_is_prepared(self) -> None:
         waiting = [
@@ -308,6 +317,7 @@ class World:
         self.busy.discard(claim.ref.uid)
 
     had_trouble: bool = False
+    most_sharers: int = 0
 
     def claim_s_pod_is_listed(self) -> None:
         """It may take long: images are pulled, and a shared claim's next pod may not be there."""
@@ -365,22 +375,34 @@ class World:
             one = there.get(InstanceUuid(pod.uuid))
             assert one is not None, f"{name} has {pod.uuid}, which was destroyed"
             assert not one.owner, f"{name} has {pod.uuid}, which claim {one.owner_name} has"
+            assert not one.shares, f"{name} has {pod.uuid}, which claims share"
             hands.append(one)
+        shared: dict[InstanceUuid, int] = {}
         for claim in self.claims.values():
             for given in claim.prepared:
                 for device in given.cdi_ids:
                     one = there.get(InstanceUuid(slice_of(device) or ""))
                     assert one is not None, f"{claim.ref} has {device}, which was destroyed"
-                    assert one.owner == f"claim:{claim.ref.uid}"
-                    hands.append(one)
+                    share = one.share_of(f"claim:{claim.ref.uid}")
+                    if share is None:
+                        assert one.owner == f"claim:{claim.ref.uid}"
+                        hands.append(one)
+                        continue
+                    assert share.memory_bytes == claim.memory_bytes
+                    hands += [one] if one.uuid not in shared else []
+                    shared[one.uuid] = shared.get(one.uuid, 0) + share.memory_bytes
         assert len({one.uuid for one in hands}) == len(hands), "one slice in two hands"
+        for uuid, total in shared.items():
+            assert total <= there[uuid].profile.memory_bytes, "shares of more memory than there is"
+            self.most_sharers = max(self.most_sharers, len(there[uuid].shares))
         for uuid in UUIDS:
             mine = [one.placed for one in hands if one.gpu.uuid == uuid]
             assert not planner.violations(BOARD, mine)
         for offer in self.offers.values():
             for device in offer.devices():
                 one = there.get(InstanceUuid(device.ID))
-                assert one is None or not one.owner or one.profile.is_whole
+                mine = one is None or not (one.owner or one.shares)
+                assert mine or (one is not None and one.profile.is_whole)
 
     def end(self) -> None:
         """All pods and claims end; then all is as the layouts want it."""
@@ -398,6 +420,7 @@ class World:
         there: dict[str, set[geometry.Instance]] = {uuid: set() for uuid in UUIDS}
         for one in self.inventory.instances:
             assert not one.owner, f"{one.owner_name} has left {one.uuid} behind"
+            assert not one.shares, f"{one.shares} are left behind"
             there[one.gpu.uuid].add(one.placed)
         assert there == {uuid: set(wanted) for uuid, wanted in self.wanted.items()}
         files = sorted(path.name for path in (self.directory / "cdi").glob("tessera-claim-*"))
@@ -416,7 +439,9 @@ class _Api:
     def claim(self, namespace: str, name: str) -> Claim | None:
         for one in self._world.claims.values():
             if one.ref.name == name and one.exists:
-                given = (Allocated("r", names.DRIVER, NODE, device) for device in one.devices)
+                more = {"share_id": "s", "memory_bytes": one.memory_bytes}
+                share: dict[str, Any] = more if one.memory_bytes else {}
+                given = (Allocated("r", names.DRIVER, NODE, d, **share) for d in one.devices)
                 return Claim(one.ref, tuple(given))
         return None
 
@@ -439,8 +464,10 @@ class _Gpud:
         owner: str = "",
         owner_name: str = "",
         compute_start: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         made = {"owner": owner, "owner_name": owner_name, "compute_start": compute_start}
+        made["memory_bytes"] = memory_bytes
         uuid = GpuUuid(gpu_uuid)
         self._do(lambda: self._world.inventory.create_instance(uuid, profile, start, **made))  # type: ignore[arg-type]
 
@@ -484,6 +511,10 @@ class _Gpud:
                     *(f"/run/tessera/slices/{one.uuid}", 0, ()),
                     owner=one.owner,
                     owner_name=one.owner_name,
+                    shares=tuple(
+                        model.ClaimShare(share.owner, share.owner_name, share.memory_bytes)
+                        for share in one.shares
+                    ),
                 )
                 for one in self._world.inventory.instances_of(gpu)
             )

@@ -18,8 +18,10 @@ def offered(
     """A GPU of a node whose GPUs are given by claims, unless said otherwise."""
     health = facts.pop("health", "Healthy")
     board = facts.pop("board", "h100-80gb")
+    shared = facts.pop("shared", False)
     made = gpu(node, index, **facts)
-    spec = made.spec.model_copy(update={"allocation": allocation, "board": board})
+    changed = {"allocation": allocation, "board": board, "allow_multiple_allocations": shared}
+    spec = made.spec.model_copy(update=changed)
     return replace(made, spec=spec, status=made.status.model_copy(update={"health": health}))
 
 
@@ -29,17 +31,22 @@ def exactly(device_class: str, name: str = "gpu", **more: Any) -> dict[str, Any]
 
 
 def claim_document(
-    name: str, *requests: dict[str, Any], held: tuple[str, ...] = (), namespace: str = "team"
+    name: str,
+    *requests: dict[str, Any],
+    held: tuple[str, ...] = (),
+    namespace: str = "team",
+    consumed: str = "",
 ) -> dict[str, Any]:
-    """A ResourceClaim. ``held`` are devices "node/device" that it was given."""
+    """A ResourceClaim. ``held`` are devices "node/device" that it was given, or shares of them."""
     document: dict[str, Any] = {
         "metadata": {"namespace": namespace, "name": name, "uid": f"uid-{name}"},
         "spec": {"devices": {"requests": list(requests or (exactly(THREE),))}},
     }
     if held:
         pairs = [one.split("/") for one in held]
+        share = {"shareID": "s", "consumedCapacity": {"memory": consumed}} if consumed else {}
         results = [
-            {"request": "gpu", "driver": DRIVER, "pool": node, "device": device}
+            {"request": "gpu", "driver": DRIVER, "pool": node, "device": device, **share}
             for node, device in pairs
         ]
         document["status"] = {"allocation": {"devices": {"results": results}}}

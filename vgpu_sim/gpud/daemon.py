@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ from vgpu_sim.system.peers import PodUid, pod_of_process
 
 logger = logging.getLogger("tessera.gpud")
 
-_DRAIN_SECONDS = 5.0
+_DRAIN_S = 5.0
 
 
 class Daemon:
@@ -169,7 +170,7 @@ class Daemon:
         if self._options.standalone:
             for context in self._contexts:
                 self._contexts.dismiss(context, "gpud ends")
-            await self._contexts.drain(_DRAIN_SECONDS)
+            await self._contexts.drain(_DRAIN_S)
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -197,13 +198,12 @@ class Daemon:
     def _make_admission(self) -> Admission:
         if self._options.token is not None:
             return TokenAdmission(os.geteuid(), self._options.token)
-        return PodAdmission(self._holders, self._events, self._has_foreign_contexts)
+        used = self._budget.client_used_bytes
+        foreign = self._has_foreign_contexts
+        return PodAdmission(self._holders, self._events, foreign, used_bytes=used)
 
     def _has_foreign_contexts(self, uuid: InstanceUuid) -> bool:
-        return any(
-            self._holders.find(uuid, context.owner.pod_uid) is None
-            for context in self._contexts.of(uuid)
-        )
+        return not all(self._holders.lists(uuid, one.owner) for one in self._contexts.of(uuid))
 
     def _context_changed(self, instance: MigInstance) -> None:
         self._recorder.changed()
@@ -220,7 +220,7 @@ class Daemon:
 
     def _fence_unlisted(self, uuid: InstanceUuid) -> None:
         for context in self._contexts.of(uuid):
-            if self._holders.known(uuid) and not self._holders.find(uuid, context.owner.pod_uid):
+            if self._holders.known(uuid) and not self._holders.lists(uuid, context.owner):
                 self._contexts.fence(context, "the pod no longer holds this slice")
 
     def _slice_dir(self, uuid: InstanceUuid) -> Path:
@@ -276,46 +276,33 @@ class Daemon:
         return {}
 
     async def _op_create_instance(self, params: dict[str, Any]) -> dict[str, Any]:
-        owner, owner_name = parameters.made_for(params)
-        compute_start = parameters.compute_start(params)
-        optional = ("owner", "owner_name", "compute_start")
-        rest = {name: value for name, value in params.items() if name not in optional}
-        values = parameters.fields(rest, {"gpu_uuid": str, "profile": str, "start": int})
-        instance = await self._create(
-            *(GpuUuid(values["gpu_uuid"]), values["profile"], values["start"]),
-            owner=owner,
-            owner_name=owner_name,
-            compute_start=compute_start,
-        )
+        wanted = parameters.new_instance(params)
+        instance = self._inventory.create_instance(**wanted)
+        if instance.uuid in self._servers:
+            logger.info("instance_joined uuid=%s owner=%s", instance.uuid, wanted["owner"])
+        else:
+            await self._serve_new(instance, wanted["owner"])
         return asdict(self._snapshot.instance(instance))
 
     async def _create(
-        self,
-        gpu: GpuUuid,
-        profile: str,
-        start: int,
-        compute: bool = True,
-        owner: str = "",
-        owner_name: str = "",
-        compute_start: int | None = None,
+        self, gpu: GpuUuid, profile: str, start: int, compute: bool = True
     ) -> MigInstance:
-        made = (gpu, profile, start, compute, owner, owner_name, compute_start)
-        instance = self._inventory.create_instance(*made)
+        instance = self._inventory.create_instance(gpu, profile, start, compute)
         await self._serve_new(instance)
         return instance
 
-    async def _serve_new(self, instance: MigInstance) -> None:
+    async def _serve_new(self, instance: MigInstance, owner: str = "") -> None:
         try:
             await self._serve(instance)
         except (OSError, ValueError) as err:
-            await self._withdraw(instance.uuid, instance.owner)
+            await self._withdraw(instance.uuid, owner)
             raise RequestError(f"cannot serve {instance.uuid}: {err}") from err
         logger.info(
             "instance_created uuid=%s place=%s gpu=%s owner=%s",
             instance.uuid,
             instance.placed,
             instance.gpu.uuid,
-            instance.owner,
+            owner,
         )
 
     async def _op_destroy_instance(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -328,12 +315,22 @@ class Daemon:
         return {}
 
     async def _evict(self, uuid: InstanceUuid, owner: str) -> None:
-        """End what runs on an instance, which its pods have lost. Raises NotFound, Conflict."""
-        self._inventory.owned(uuid, owner)
-        self._inventory.set_admission(uuid, False)
+        """End what an owner's pods run on an instance, which they have lost.
+
+        Raises:
+            NotFound: no such instance.
+            Conflict: it was made for others.
+        """
+        self._inventory.admit_no_more(uuid, owner)
+        sharer = self._sharer(uuid, owner)
         for context in self._contexts.of(uuid):
-            self._contexts.dismiss(context, "what its slice was made for is gone")
-        await self._holders.wait_until(lambda: self._launcher.count(uuid) == 0, _DRAIN_SECONDS)
+            if sharer in ("", context.owner.claim):
+                self._contexts.dismiss(context, "what its slice was made for is gone")
+        await self._holders.wait_until(lambda: not self._launcher.count(uuid, sharer), _DRAIN_S)
+
+    def _sharer(self, uuid: InstanceUuid, owner: str) -> str:
+        """Return whose contexts go with what an owner has of an instance; empty: everybody's."""
+        return owner if self._inventory.instance(uuid).shares else ""
 
     async def _create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:
         instance = self._inventory.create_compute(uuid, within)
@@ -349,12 +346,13 @@ class Daemon:
         else:
             await self._stop_serving(uuid)
 
-    def _in_use(self, instance: MigInstance) -> bool:
-        return self._launcher.count(instance.uuid) > 0
+    def _in_use(self, instance: MigInstance, sharer: str = "") -> bool:
+        return self._launcher.count(instance.uuid, sharer) > 0
 
     async def _withdraw(self, uuid: InstanceUuid, owner: str = "") -> None:
-        self._inventory.destroy_instance(uuid, self._in_use, owner)
-        await self._stop_serving(uuid)
+        sharer = self._sharer(uuid, owner)
+        if self._inventory.destroy_instance(uuid, partial(self._in_use, sharer=sharer), owner):
+            await self._stop_serving(uuid)
 
     async def _stop_serving(self, uuid: InstanceUuid) -> None:
         self._contexts.forget(uuid)
@@ -382,7 +380,8 @@ class Daemon:
             self._fence_unlisted(instance.uuid)
             for holder in self._holders.of(instance.uuid):
                 if holder not in before[instance.uuid]:
-                    self._launcher.expect(instance, Owner(holder.pod_uid, holder.namespace))
+                    claim = next(filter(instance.share_of, holder.claims), "")
+                    self._launcher.expect(instance, Owner(holder.pod_uid, holder.namespace, claim))
         return {}
 
     async def _op_set_sharing(self, params: dict[str, Any]) -> dict[str, Any]:

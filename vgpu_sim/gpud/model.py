@@ -39,9 +39,14 @@ def parse_instance_uuid(text: object) -> InstanceUuid:
     return InstanceUuid(text)
 
 
+def is_owner(text: str) -> bool:
+    """Return whether this names what instances are made for: a claim, or (empty) a layout."""
+    return not text or _CLAIM.fullmatch(text) is not None
+
+
 def check_made_for(owner: str, name: str) -> None:
     """Check what an instance is made for (``MigInstance``). Raises ValueError."""
-    if owner and not _CLAIM.fullmatch(owner):
+    if not is_owner(owner):
         raise ValueError("an owner is empty or claim:<uid of a ResourceClaim in lower case>")
     if bool(name) != bool(owner) or (name and not _CLAIM_NAME.fullmatch(name)):
         raise ValueError("owner_name is the <namespace>/<name> of the claim that is the owner")
@@ -99,6 +104,20 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimShare:
+    """What one ResourceClaim has of an instance that several share.
+
+    ``owner`` and ``owner_name`` are as in ``MigInstance``. Its clients together may have
+    ``memory_bytes``. ``admit`` False means that it is being taken away: no new contexts.
+    """
+
+    owner: str
+    owner_name: str
+    memory_bytes: int
+    admit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class MigInstance:
     """A MIG device: a compute instance in its GPU instance; or a whole GPU with MIG off.
 
@@ -110,7 +129,8 @@ class MigInstance:
     it. ``admit`` False means withdrawn: running contexts stay, new ones are refused.
 
     ``owner`` is ``claim:UID`` of the ResourceClaim that it was made for, and ``owner_name`` that
-    claim's "namespace/name"; both are empty for a layout's instance and a whole GPU.
+    claim's "namespace/name"; both are empty for a layout's instance, a whole GPU, and what several
+    claims share (``shares``).
     """
 
     uuid: InstanceUuid
@@ -123,6 +143,16 @@ class MigInstance:
     owner: str = ""
     owner_name: str = ""
     within: ComputePlace | None = None
+    shares: tuple[ClaimShare, ...] = ()
+
+    @property
+    def shared_bytes(self) -> int:
+        """Return how much of its memory claims have as their shares."""
+        return sum(one.memory_bytes for one in self.shares)
+
+    def share_of(self, owner: str) -> ClaimShare | None:
+        """Return the share of a claim (``claim:UID``); None: it has none."""
+        return next((one for one in self.shares if one.owner == owner), None)
 
     @property
     def placed(self) -> Instance:
@@ -174,17 +204,31 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that may use an instance, and its container, as podresources says."""
+    """A pod that may use an instance, and its container, as podresources says.
+
+    ``claims`` are the ResourceClaims (``claim:UID``) by which it may; none: the device plugin's.
+    """
 
     pod_uid: PodUid
     namespace: str
     name: str
     container: str = field(default="", compare=False)
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """On whose behalf a context runs. ``pod_uid`` and ``namespace`` are empty outside a cluster."""
+    """On whose behalf a context runs. ``pod_uid`` and ``namespace`` are empty outside a cluster.
+
+    ``claim`` is the owner of the share that it uses (``ClaimShare``); empty: its instance is not
+    shared by claims.
+    """
 
     pod_uid: PodUid
     namespace: str
+    claim: str = ""
+
+    @property
+    def sharer(self) -> str:
+        """Return whose part of a shared instance it uses up: the claim's, else the pod's."""
+        return self.claim or self.pod_uid

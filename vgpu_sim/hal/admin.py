@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hin
 
 from vgpu_sim.hal.modelled import WALL
 
-PROTOCOL: Final = 6
+PROTOCOL: Final = 7
 
 
 class DocumentError(ValueError):
@@ -54,12 +54,31 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that may use an instance; ``container`` is which of its own, empty if unknown."""
+    """A pod that may use an instance; ``container`` is which of its own, empty if unknown.
+
+    ``claims`` are the ResourceClaims (``claim:UID``) by which it may.
+    """
 
     pod_uid: str
     namespace: str
     name: str
     container: str = ""
+    claims: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimShare:
+    """What one ResourceClaim has of an instance that several share.
+
+    ``owner`` and ``owner_name`` are as in ``Instance``; of ``memory_bytes`` its ``contexts`` use,
+    and have left behind, ``memory_used_bytes``.
+    """
+
+    owner: str
+    owner_name: str
+    memory_bytes: int
+    memory_used_bytes: int = 0
+    contexts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +236,8 @@ class Instance:
     ``gi_id`` and ``ci_id`` are what NVML calls a MIG device on its GPU, -1 for a whole one;
     ``ci_id`` is -1 while a GPU instance has no compute instance, which is no device of any program.
     ``owner`` says what it was made for: empty for a layout or the whole GPU that a node has without
-    one, ``claim:UID`` for a ResourceClaim, whose ``owner_name`` is its "namespace/name".
+    one, ``claim:UID`` for a ResourceClaim, whose ``owner_name`` is its "namespace/name". Both are
+    empty of what several claims share, too: then ``shares`` has them.
     """
 
     uuid: str
@@ -240,6 +260,7 @@ class Instance:
     owner_name: str = ""
     compute_start: int | None = None
     shared_used_bytes: int = 0
+    shares: tuple[ClaimShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

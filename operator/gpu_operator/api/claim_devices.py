@@ -18,6 +18,12 @@ CLASS_DOMAIN: Final = "tessera.dev"
 ANY_MIG: Final = "mig"
 """Resource of the class of MIG devices of every profile."""
 
+MEMORY: Final = "memory"
+"""Name of the capacity that claims can share."""
+MOST_SHARES: Final = 48
+"""Claims that can share a device at most; gpud takes no more (``devices.claim_shares``)."""
+_GIB: Final = 1 << 30
+
 _WORDS: Final = {"": "", "+me": "me", "-me": "nome", "+gfx": "gfx", "+me.all": "meall"}
 _ATTRIBUTES: Final = {word: attribute for attribute, word in _WORDS.items()}
 _PROFILE: Final = re.compile(r"([1-9]g)\.(0|[1-9][0-9]{0,3})gb([-+][a-z.]+)?", re.ASCII)
@@ -80,6 +86,33 @@ def parse(name: str) -> Device:
     if match["start"] is None:
         return Device(gpu)
     return Device(gpu, f"{match['slices']}.{match['gb']}gb{attribute}", int(match["start"]))
+
+
+@dataclass(frozen=True, slots=True)
+class SharePolicy:
+    """Which parts of a device's memory claims can ask for, in bytes (``requestPolicy``).
+
+    Requests are rounded up to ``least`` and a multiple of ``step`` above it; the whole is one, too.
+    """
+
+    least: int
+    step: int
+
+    def rounded(self, memory_bytes: int) -> int:
+        """Return what a claim consumes that asks for so much, as the scheduler rounds it."""
+        above = max(0, memory_bytes - self.least)
+        return self.least + -(-above // self.step) * self.step
+
+
+def share_policy(memory_bytes: int) -> SharePolicy:
+    """Return the policy for a device with so much memory.
+
+    The least share is a multiple of a GiB of which no more than MOST_SHARES fit. A step is the
+    largest power of two up to a GiB that the memory is a multiple of: the API wants the default,
+    which is the whole, to be a number of steps above the least.
+    """
+    least = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
+    return SharePolicy(least, min(_GIB, memory_bytes & -memory_bytes))
 
 
 def resource_of(device_class: str) -> str:

@@ -52,7 +52,7 @@ class ObjectCollector(Collector):
             for one in gpu.status.slices:
                 key = gpu.spec.pool, one.profile, str(bool(one.holders)).lower()
                 found[key] = found.get(key, 0) + 1
-            for claimed in gpu.status.claims:
+            for claimed in gpu.status.claimed:
                 key = gpu.spec.pool, claimed.profile, "true"
                 found[key] = found.get(key, 0) + 1
         for key, count in sorted(found.items()):

@@ -47,7 +47,7 @@ def choose(
             beside the claims'.
     """
     occupied = tuple(sorted(((s.place, bool(s.holders)) for s in slices), key=str))
-    pinned = tuple(sorted((one.place for one in claims), key=str))
+    pinned = tuple(sorted({one.place for one in claims}, key=str))
     places = _chosen(board_key, occupied, wanted, pinned)
     return Plan(
         tuple(map(PlacedInstance.at, places)),

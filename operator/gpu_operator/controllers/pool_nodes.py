@@ -44,6 +44,7 @@ def populate(
             topology=pool.spec.places,
             mig_strategy=strategies.policy_on(world, node).strategy,
             allocation=allocations.allocation_on(pool, node, dra=dra),
+            allow_multiple_allocations=pool.spec.allow_multiple_allocations,
             sharing=resolve(world.policy.sharing, index, gpu_render.uuid_of(node.name, index)),
         )
         known = existing.get(index)

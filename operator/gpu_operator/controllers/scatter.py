@@ -21,7 +21,7 @@ def room_on(gpu: Gpu) -> Rooms:
     try:
         board = geometry.board(gpu.spec.board)
         places = [s.place for s in gpu.status.slices if s.holders]
-        places += [claim.place for claim in gpu.status.claims]
+        places += [claim.place for claim in gpu.status.claimed]
         held = [board.instance(*place) for place in places]
         divided = bool(gpu.status.slices or gpu.status.claims) and not _is_whole(gpu)
         return {p.name: one for p, one in planner.room(board, held).items()} if divided else {}

@@ -210,6 +210,7 @@ def test_slices_are_described_again_when_something_of_them_has_changed_and_only_
     other_node = read({**RAW, "metadata": {**RAW["metadata"], "annotations": {NODE_UID: "new"}}})
     for gpu, asked in (
         (gpu_with(), an_object(allocation="DRA")),
+        (gpu_with(), an_object(allocation="DRA", allowMultipleAllocations=True)),
         (gpu_with(one), an_object(allocation="DRA")),
         (gpu_with(claimed=(one,)), an_object(allocation="DRA")),
         (sick, an_object(allocation="DRA")),

@@ -32,5 +32,21 @@ def test_no_unit_is_given_twice_and_none_is_lost(
     world.end()
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_claims_that_share_slices_come_and_go_without_layouts(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, where nothing but claims wants the GPUs: so several share one slice at a time."""
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    world = World(tmp_path, random.Random(seed))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: world.now))
+    world.wanted = {uuid: [] for uuid in world.wanted}
+    monkeypatch.setattr(world, "layout_changes", world.claim_is_prepared)
+    for _ in range(10 * STEPS):
+        world.happen()
+    assert world.most_sharers >= 2
+    world.end()
+
+
 def test_the_driver_is_called_the_same_everywhere() -> None:
     assert claims.DRIVER == names.DRIVER

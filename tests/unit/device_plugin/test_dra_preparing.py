@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from interlock_world import NODE, UUIDS, World, WorldClaim
+from interlock_world import NODE, UUIDS, World, WorldClaim, _Api
 
 from device_plugin.dra.preparing import Preparer
 from device_plugin.dra.service import DraService
@@ -63,7 +63,7 @@ def test_every_device_is_made_where_its_name_says(world: World) -> None:
         ({"device": "gpu-0-mig-2g12gb-1"}, "2g.12gb"),
         ({"device": "../gpu-0"}, "not a device"),
         ({"device": "gpu-0", "pool": "node-2"}, "pool node-2"),
-        ({"device": "gpu-0", "share_id": "x"}, "share"),
+        ({"device": "gpu-0", "share_id": "x"}, "a share without memory"),
     ],
 )
 def test_an_allocation_that_cannot_be_is_refused_by_name(
@@ -272,3 +272,100 @@ def test_what_a_claim_left_behind_is_free_again_and_somebody_is_told(
     assert (ref, reason) == (REF, "ClaimOrphaned")
     assert message.startswith("slice whole@0 of GPU 1 was left behind and is free again: ")
     assert not list((world.directory / "cdi").iterdir())
+
+
+GIB = 1 << 30
+SMALL = "gpu-0-mig-1g6gb-0"  # 5.8 GiB
+
+
+def share(world: World, name: str, uid: str, memory_bytes: int, device: str = SMALL) -> ClaimRef:
+    ref = ClaimRef("team", name, uid)
+    world.claims[uid] = WorldClaim(ref, (device,), memory_bytes)
+    return ref
+
+
+def test_claims_share_a_slice_and_it_goes_with_the_last(world: World) -> None:
+    one, two = share(world, "one", UID, 4 * GIB), share(world, "two", OTHER, GIB)
+    (first,), (second,) = (world.preparer.prepare(ref) for ref in (one, two))
+    assert (first.allocated.share_id, first.cdi_ids[0][-40:]) == ("s", second.cdi_ids[0][-40:])
+    assert first.cdi_ids != second.cdi_ids
+    (made,) = world.inventory.instances
+    assert [(s.owner_name, s.memory_bytes) for s in made.shares] == [
+        ("team/one", 4 * GIB),
+        ("team/two", GIB),
+    ]
+    assert world.preparer.prepare(one) == (first,)
+    world.preparer.unprepare(UID)
+    (left,) = world.inventory.instances
+    assert (left.uuid, [s.owner_name for s in left.shares]) == (made.uuid, ["team/two"])
+    world.preparer.unprepare(OTHER)
+    assert world.inventory.instances == ()
+
+
+def test_who_shares_a_slice_that_has_no_room_left_is_told(world: World) -> None:
+    world.preparer.prepare(share(world, "one", UID, 4 * GIB))
+    share(world, "two", OTHER, 2 * GIB)
+    with pytest.raises(ClaimError, match=r"1g\.6gb@0 is shared by claims team/one \(4Gi\)"):
+        world.preparer.prepare(ClaimRef("team", "two", OTHER))
+    assert len(world.inventory.instances[0].shares) == 1
+
+
+def test_a_claim_that_has_a_slice_alone_is_not_joined(world: World) -> None:
+    whole = world.inventory.gpus[0].board.profile("1g.6gb").memory_bytes
+    world.preparer.prepare(share(world, "one", UID, whole))  # the policy's default: all of it
+    assert there(world) == {(0, "1g.6gb", 0): "team/one"}
+    share(world, "two", OTHER, GIB)
+    with pytest.raises(ClaimError, match=r"1g\.6gb@0 is held by claim team/one"):
+        world.preparer.prepare(ClaimRef("team", "two", OTHER))
+
+
+def test_two_shares_that_one_claim_has_of_a_device_are_one(world: World) -> None:
+    more = {"share_id": "s", "memory_bytes": 2 * GIB}
+    results = tuple(Allocated(r, DRIVER, NODE, SMALL, **more) for r in ("r0", "r1"))  # type: ignore[arg-type]
+    prepared = preparing(world, lambda *_: Claim(REF, results)).prepare(REF)
+    assert [one.allocated.request for one in prepared] == ["r0", "r1"]
+    assert len({one.cdi_ids for one in prepared}) == 1
+    ((made,),) = (one.shares for one in world.inventory.instances)
+    assert made.memory_bytes == 4 * GIB
+
+
+def test_a_share_is_read_from_the_allocation() -> None:
+    result = {
+        "request": "gpu",
+        "driver": DRIVER,
+        "pool": NODE,
+        "device": SMALL,
+        "shareID": "a671734a-e8e5-11e4-8fde-42010af09327",
+        "consumedCapacity": {"memory": "4Gi", "multiprocessors": "0"},
+    }
+    metadata = {"namespace": "team", "name": "job", "uid": UID}
+    document = {"metadata": metadata, "status": {"allocation": {"devices": {"results": [result]}}}}
+    ((one,),) = [read(document).allocated or ()]
+    assert (one.share_id, one.memory_bytes) == (result["shareID"], 4 * GIB)
+
+
+def test_a_share_that_was_left_behind_goes_alone(world: World) -> None:
+    for name, uid in (("one", UID), ("two", OTHER)):
+        ref = share(world, name, uid, 2 * GIB)
+        world.claims[uid].prepared = world.preparer.prepare(ref)
+        world.claims[uid].listed = True
+    world.claims[UID].prepared, world.claims[UID].exists = (), False
+    for _ in range(4):
+        world.holders.refresh()
+        world.orphans.sweep()
+        world.now += 20
+    world.orphans.sweep()
+    (left,) = world.inventory.instances
+    assert [one.owner_name for one in left.shares] == ["team/two"]
+
+
+def test_a_claim_that_was_allocated_anew_has_what_it_was_given_last(world: World) -> None:
+    whole = world.inventory.gpus[0].board.profile("1g.6gb").memory_bytes
+    for memory_bytes in (2 * GIB, 4 * GIB, whole, GIB):
+        ref = share(world, "one", UID, memory_bytes)
+        preparer = preparing(world, _Api(world).claim, 60, pause=lambda _: None)
+        preparer.prepare(ref)
+        (made,) = world.inventory.instances
+        shares = [one.memory_bytes for one in made.shares]
+        assert shares == ([memory_bytes] if memory_bytes < whole else [])
+        assert bool(made.owner) == (memory_bytes == whole)

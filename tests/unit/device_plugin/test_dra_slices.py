@@ -18,8 +18,10 @@ from device_plugin.dra.places import in_order
 from device_plugin.dra.slices import Offered, resource_slices
 from device_plugin.inventory.model import Gpu, MigSlice
 from gpu_operator.api import claim_devices as names
+from gpu_operator.api.v1alpha1 import quantity
 from mig import geometry, planner
 from mig.planner.occupancy import budget_of
+from vgpu_sim.gpud.devices import claim_shares
 
 NODE = Node("worker", "580.0.1", "13.0", numa_nodes=2)
 BOARDS = list(geometry.BOARDS.values())
@@ -198,6 +200,32 @@ def test_a_mig_device_and_a_whole_gpu_say_what_they_are() -> None:
     assert whole["attributes"]["uuid"] == {"string": "GPU-1"}
     assert consumed(whole) == counters.total(H100)
     assert "taints" not in mig
+
+
+@pytest.mark.parametrize("board", BOARDS, ids=str)
+def test_a_shared_device_s_policy_is_one_that_the_api_server_takes(board: geometry.Board) -> None:
+    """By validateRequestPolicyRange of Kubernetes 1.36; and gpud takes as many shares as fit."""
+    alone = devices_of(resource_slices(NODE, [Offered(gpu_of(board))]))
+    found = devices_of(resource_slices(NODE, [Offered(gpu_of(board), shared=True)]))
+    assert list(found) == list(alone)
+    for name, device in found.items():
+        assert device.pop("allowMultipleAllocations") is True
+        policies = {what: one.pop("requestPolicy") for what, one in device["capacity"].items()}
+        assert device == alone[name]
+        value = quantity.of_api(device["capacity"]["memory"]["value"])
+        memory = policies.pop("memory")
+        default = quantity.of_api(memory["default"])
+        least, step = (quantity.of_api(memory["validRange"][one]) for one in ("min", "step"))
+        assert default == value  # who asks for nothing has it alone
+        assert (default - least) % step == 0
+        assert least + step <= value
+        assert value // least <= claim_shares.MAX_SHARES
+        assert set(map(str, policies.values())) == {"{'default': '0'}"}
+        policy = names.share_policy(value)
+        assert policy.rounded(1) == policy.rounded(least) == least
+        assert policy.rounded(least + 1) == least + step
+        assert policy.rounded(value) == value
+        assert policy.rounded(value + 1) > value
 
 
 def test_places_follow_the_topology() -> None:

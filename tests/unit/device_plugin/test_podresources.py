@@ -140,9 +140,14 @@ def test_pods_hold_what_their_claims_gave_them(kubelet: FakeKubelet) -> None:
     kubelet.claims = {"one": [device], "two": [device], "stranger": [f"{device}x", "a/b=c"]}
     listing = client(kubelet).list()
     assert listing.holders == {
-        f"{SLICE}::team/one": (HolderPod("team", "one", NEW),),
-        f"{SLICE}::team/two": (HolderPod("team", "two", ""),),
+        f"{SLICE}::{claim}/team/one": (HolderPod("team", "one", NEW, claim=f"claim:{claim}"),),
+        f"{SLICE}::{claim}/team/two": (HolderPod("team", "two", "", claim=f"claim:{claim}"),),
     }
     assert listing.given == {}
+    other = claim.replace("3", "4")
+    kubelet.claims = {"one": [device, device.replace(claim, other)]}  # both have a share of it
+    assert client(kubelet).list().holders.keys() == {
+        f"{SLICE}::{uid}/team/one" for uid in (claim, other)
+    }
     kubelet.driver = "gpu.example.org"
     assert client(kubelet).list().holders == {}

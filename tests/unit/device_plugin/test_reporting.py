@@ -1,19 +1,20 @@
 """Status and events: what is written, and how seldom."""
 
 import dataclasses
+import datetime
 import threading
 from typing import Any
 
 import pytest
 from api_server import ApiServer, wait_for
 
-from device_plugin.agent import health
+from device_plugin.agent import health, status
 from device_plugin.agent.events import describe
 from device_plugin.agent.loop import Pulse
 from device_plugin.agent.notices import BURST, REFILL_S, Allowance, Notices
 from device_plugin.agent.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import Offered
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
@@ -341,3 +342,31 @@ def test_probes_tell_a_loop_that_turns_from_one_that_gets_somewhere() -> None:
     assert health.judge("/readyz", pulse, 15.0 + health.STALE_AFTER_S)[0] == 200
     assert health.judge("/readyz", pulse, 15.5 + health.STALE_AFTER_S)[0] == 503
     assert health.judge("/metrics", pulse, 20.0)[0] == 404
+
+
+def test_claims_that_share_a_slice_are_listed_each_with_its_pods() -> None:
+    """Of a share at most 16 pods are named: an object that is too large could not be written."""
+    owners = [f"claim:{name}" for name in ("a", "b")]
+    shares = tuple(
+        ClaimShare(owner, f"team/{owner[-1]}", 4 << 30, used, contexts=1)
+        for owner, used in zip(owners, (5, 7), strict=True)
+    )
+    (gpu,) = inventory(12).gpus
+    gpu = dataclasses.replace(gpu, slices=(dataclasses.replace(gpu.slices[0], shares=shares),))
+    pods = [HolderPod("team", f"p-{n}", f"u-{n}", claim=owners[0]) for n in range(20)]
+    pods.append(dataclasses.replace(POD, claim=owners[1]))
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    built = status.build(
+        inventory(12), gpu, Steps(claimed=gpu.slices), {"MIG-1": pods}, (), {}, "", 1, (), now
+    )
+    assert built.slices == ()
+    assert [
+        (c.claim.name, c.shared, c.memory_used_bytes, len(c.holders)) for c in built.claims
+    ] == [
+        ("a", True, 5, 16),
+        ("b", True, 7, 1),
+    ]
+    assert [c.place for c in built.claimed] == [built.claims[0].place]
+    assert (built.slices_total, built.slices_used) == (1, 1)
+    ready = next(c for c in built.conditions if c.type == "Ready")
+    assert ready.message == "1g.10gb@0 is held by claims team/a, team/b"

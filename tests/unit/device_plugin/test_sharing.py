@@ -1,11 +1,15 @@
 """Shared slices at the kubelet's edge: their ids, who holds them, what is refused."""
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
 from device_plugin.agent.holding import ABSENT_S, HolderMemory
 from device_plugin.agent.loop import Agent
+from device_plugin.backends.gpud import Gpud
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.slices import SliceOffer
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
@@ -120,3 +124,24 @@ def test_who_has_not_heard_what_is_shared_tells_nobody() -> None:
     agent._objects = ()
     agent._tell_sharing(inventory, {})
     gpud.set_sharing.assert_called_once_with({})
+
+
+def test_gpud_hears_of_a_pod_once_with_all_its_claims() -> None:
+    """As many claims as a tenant likes: the request, and gpud's list, stay as long as pods are many."""
+    told: list[dict[str, Any]] = []
+
+    class Heard(Gpud):
+        def call(self, method: str, **params: Any) -> dict[str, Any]:
+            assert method == "set_holders"
+            told.append(params)
+            return {}
+
+    claims = ["claim:a", "claim:b"]
+    pods = [*(replace(ONE, claim=claim) for claim in claims), replace(TWO, claim="claim:b"), ONE]
+    Heard(Path("/nowhere")).set_holders({"MIG-1": pods, "MIG-2": [TWO]}, complete=True)
+    ((rows, others),) = [one["holders"].values() for one in told]
+    assert [(row["pod_uid"], row.get("claims")) for row in rows] == [
+        (ONE.uid, claims),
+        (TWO.uid, ["claim:b"]),
+    ]
+    assert "claims" not in others[0]

@@ -3,17 +3,28 @@
 import dataclasses
 
 import pytest
-from gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
+from gpu_world import GPU_NODE, claimed, condition, gpu, layout, mig_slice, node, pool, world
 from pool_world import CONFIG, IN_POOL, NOW, agent_set, decide
 
 from gpu_operator.api.v1alpha1 import ALLOCATION_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.config import DraConfig, NodeConfig
-from gpu_operator.controllers import layouts, node_labels, node_status, orphans, pools, selection
+from gpu_operator.controllers import (
+    layouts,
+    node_labels,
+    node_status,
+    orphans,
+    plans,
+    pools,
+    scatter,
+    selection,
+)
 from gpu_operator.controllers.allocations import allocation_on, problem
 from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Apply
+from mig import geometry
+from mig.spec import Place
 
 WITH_DRA = CONFIG.model_copy(update={"dra": DraConfig(enabled=True)})
 
@@ -112,3 +123,30 @@ def test_resources_that_claims_serve_stay_in_the_nodes_status_as_zero() -> None:
         seen = dataclasses.replace(seen, zero_since={("n1", "gpu.tessera.dev/mig-1g.10gb"): 0.0})
         actions = node_status.reconcile(seen, "n1", 3600.0).actions
         assert len(actions) == removed
+
+
+def test_whether_devices_are_for_several_claims_is_the_pool_s_word() -> None:
+    for asked in (False, True):
+        wanted = pool(allocation=Allocation.DRA, allow_multiple_allocations=asked)
+        actions = pools.reconcile(
+            world(node(labels=IN_POOL), wanted), "p", WITH_DRA, "tessera-system", NOW
+        ).actions
+        specs = [
+            a.document["spec"]
+            for a in actions
+            if isinstance(a, Apply) and a.document["kind"] == "GPU"
+        ]
+        assert [spec["allowMultipleAllocations"] for spec in specs] == [asked]
+    assert not pool().spec.allow_multiple_allocations
+
+
+def test_a_slice_that_claims_share_is_one_slice_to_layouts() -> None:
+    """Planned around once, in nobody's way twice, and named by all who have it."""
+    shares = [claimed("3g.40gb@4", name, 4 << 30) for name in ("one", "two")]
+    wanted = geometry.board("h100-80gb").instance("4g.40gb", 0)
+    plan = plans.choose("h100-80gb", (), (wanted,), shares)
+    assert [i.profile for i in plan.instances] == ["4g.40gb"]
+    blocked = plans.in_the_way("h100-80gb", {Place("3g.40gb", 4, None)}, shares)
+    assert [one.claim.name for one in blocked] == ["one", "two"]
+    one = gpu(claims=shares)
+    assert scatter.room_on(one) == scatter.room_on(gpu(claims=shares[:1])) != {}

@@ -211,3 +211,46 @@ def test_claims_that_are_going_or_not_ours_are_not_kept() -> None:
     assert (found.requests, len(found.held)) == ((), 1)
     held["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
     assert reading.claim(held) is None
+
+
+GIB = 1 << 30
+SMALL = "mig-1g.10gb.tessera.dev"  # 9.6 GiB each, seven of a GPU
+
+
+def part(memory: str, device_class: str = SMALL, count: int = 1) -> dict[str, Any]:
+    return exactly(device_class, count=count, capacity={"requests": {"memory": memory}})
+
+
+def test_a_share_finds_room_beside_others_of_its_slice() -> None:
+    """One slice is shared, six are held whole: 4 GiB fit beside the 4, and no slice."""
+    others = [claimed(f"1g.10gb@{start}", f"c{start}") for start in range(1, 7)]
+    gpu = offered("a", shared=True, claims=[claimed("1g.10gb@0", "x", 4 * GIB), *others])
+    reason, _ = said(nodes(gpu), read("want", part("4Gi")))
+    assert reason == "ClaimUnmatched"  # there is room: nothing of ours is in the way
+    reason, message = said(nodes(gpu), read("want", part("6Gi")))
+    assert reason == "ClaimNoRoom"
+    assert "no 6Gi of a 1g.10gb left: of 1 GPU 1 is held by claims" in message
+    reason, message = said(nodes(gpu), read("want", exactly(SMALL)))  # the default: all of it
+    assert (reason, "no 1g.10gb left" in message) == ("ClaimNoRoom", True)
+    # What the scheduler gave and nobody has prepared counts, and what was prepared counts once.
+    prepared = read("x", held=("a/gpu-0-mig-1g10gb-0",), consumed="4Gi")
+    assert said(nodes(gpu), read("want", part("4Gi")), prepared)[0] == "ClaimUnmatched"
+    given = read("y", held=("a/gpu-0-mig-1g10gb-0",), consumed="4Gi")
+    assert said(nodes(gpu), read("want", part("4Gi")), prepared, given)[0] == "ClaimNoRoom"
+
+
+def test_shares_are_counted_as_the_scheduler_rounds_them() -> None:
+    empty = offered("a", shared=True)
+    _, message = said(nodes(empty), read("want", part("4Gi", count=15)))
+    assert "the most is 14 on a" in message  # two of each of seven
+    _, message = said(nodes(empty), read("want", part("1", count=64)))
+    assert "the most is 63 on a" in message  # at least 1 GiB each: nine of each
+
+
+def test_parts_are_of_no_meaning_where_devices_are_for_one_claim() -> None:
+    full = offered("a", claims=[claimed("7g.80gb@0", "x")])
+    _, message = said(nodes(full), read("want", part("4Gi")))
+    assert "no 1g.10gb left" in message
+    full = offered("a", shared=True, claims=[claimed("7g.80gb@0", "x")])
+    _, message = said(nodes(full), read("want", part("something else")))
+    assert "no 1g.10gb left" in message

@@ -36,9 +36,12 @@ SERVED: dict[str, list[list[list[str]]]] = {
 }
 
 
-def scheduler() -> Scheduler:
-    """One node with two empty GPUs."""
-    gpus = [Offered(Gpu(f"GPU-{index}", index, H100, "Healthy", ())) for index in range(2)]
+def scheduler(shared: bool = False) -> Scheduler:
+    """One node with two empty GPUs, of a pool whose devices are for several claims or not."""
+    gpus = [
+        Offered(Gpu(f"GPU-{index}", index, H100, "Healthy", ()), shared=shared)
+        for index in range(2)
+    ]
     return Scheduler(resource_slices(Node("n", "580.0.1", "13.0"), gpus), CLASSES)
 
 
@@ -163,3 +166,21 @@ def test_only_the_demo_that_says_so_has_parameters_for_the_driver() -> None:
         if config["opaque"]["driver"] == DRIVER
     }
     assert with_config == {"sharing-parameters"}
+
+
+@pytest.mark.parametrize("name", sorted(SERVED.keys() - {"memory"}))
+def test_where_devices_can_be_shared_who_asks_for_no_part_has_one_alone(name: str) -> None:
+    assert allocated(DEMOS / f"{name}.yaml", scheduler(shared=True)) == SERVED[name]
+
+
+@pytest.mark.parametrize("file", ["demos/memory.yaml", "shares.yaml"])
+def test_claims_for_parts_of_the_memory_share_a_slice_if_the_pool_says_so(file: str) -> None:
+    on = scheduler(shared=True)
+    shared = "gpu-0-mig-1g10gb-6"
+    assert allocated(DEMOS.parent / file, on) == [[[shared]], [[shared]]]
+    # 9.6 GiB have no third part of 4; what wants a slice for itself finds it beside.
+    (third, _) = allocated(DEMOS.parent / file, on)
+    assert third == [["gpu-0-mig-1g10gb-4"]]
+    alone = allocated(DEMOS.parent / "mig.yaml", on)
+    assert alone == [[["gpu-0-mig-1g10gb-5"]]]
+    assert allocated(DEMOS.parent / file, scheduler()) == [[[shared]], [["gpu-0-mig-1g10gb-4"]]]

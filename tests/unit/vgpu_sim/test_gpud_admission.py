@@ -1,6 +1,7 @@
 """Who gets a context: by token for one user, by pod in a cluster."""
 
 import asyncio
+import dataclasses
 
 import a30_slice
 import pytest
@@ -8,7 +9,9 @@ import pytest
 from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.model import (
+    ClaimShare,
     Holder,
+    Owner,
     new_instance_uuid,
 )
 from vgpu_sim.gpud.slices import admission
@@ -196,3 +199,50 @@ def test_a_partial_list_replaces_only_what_it_names():
     table.replace({other: []}, complete=True)
     assert table.of(INSTANCE.uuid) == ()
     assert table.known(INSTANCE.uuid)
+
+
+CLAIMS = [f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "ab"]
+SHARED = dataclasses.replace(
+    INSTANCE,
+    shares=(ClaimShare(CLAIMS[0], "team/a", 300), ClaimShare(CLAIMS[1], "team/b", 200)),
+)
+
+
+@pytest.mark.parametrize(
+    ("claims", "used", "expected"),
+    [
+        (CLAIMS[:1], {}, CLAIMS[0]),
+        (CLAIMS[1:], {}, CLAIMS[1]),
+        (CLAIMS, {}, CLAIMS[0]),
+        (CLAIMS, {CLAIMS[0]: 101}, CLAIMS[1]),  # of two shares the one with more left
+        ([], {}, None),
+        (["claim:cccccccc-3333-4333-8333-333333333333"], {}, None),
+    ],
+)
+def test_a_pod_uses_the_share_of_its_claim(claims, used, expected):
+    async def scenario():
+        cluster = Cluster()
+        stranger = Holder(PROCESSES[200], "other", "pod", claims=tuple(CLAIMS))
+        holders = [stranger, dataclasses.replace(POD, claims=tuple(claims))]
+        cluster.holders.replace({SHARED.uuid: holders}, complete=True)
+        admission = PodAdmission(
+            *(cluster.holders, cluster.events, lambda _: False, PROCESSES.get, 0.2),
+            used_bytes=lambda uuid, sharer: used.get(sharer, 0),
+        )
+        return await admission.authorize(SHARED, Peer(100, 0), Peer(101, 0), bytes(32))
+
+    if expected is None:
+        with pytest.raises(HelloRefused, match="no claim of the pod has a share") as refused:
+            asyncio.run(scenario())
+        assert refused.value.status == 46
+        return
+    owner = asyncio.run(scenario())
+    assert (owner.pod_uid, owner.claim, owner.sharer) == (POD.pod_uid, expected, expected)
+
+
+def test_a_context_is_listed_by_its_claim():
+    table = HolderTable()
+    table.replace({SHARED.uuid: [dataclasses.replace(POD, claims=(CLAIMS[0],))]}, complete=True)
+    listed = [table.lists(SHARED.uuid, Owner(POD.pod_uid, "team", c)) for c in ("", *CLAIMS)]
+    assert listed == [True, True, False]
+    assert not table.lists(SHARED.uuid, Owner(PodUid("f" * 32), "team"))

@@ -154,3 +154,89 @@ def test_what_was_made_for_a_claim_goes_with_that_claim_alone(inventory):
     plain = inventory.create_instance(H100.uuid, "whole", 0)
     with pytest.raises(Conflict, match="made for a layout"):
         inventory.destroy_instance(plain.uuid, lambda _: False, claim)
+
+
+CLAIMS = [f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "abc"]
+GIB = 1 << 30
+
+
+def a_share(inventory, number: int, memory_bytes: int = 4 * GIB, start: int = 0):
+    made_for = {"owner": CLAIMS[number], "owner_name": f"team/{'abc'[number]}"}
+    return inventory.create_instance(
+        H100.uuid, "1g.10gb", start, **made_for, memory_bytes=memory_bytes
+    )
+
+
+def test_claims_share_an_instance_until_its_memory_is_given_away(inventory, tmp_path):
+    first = a_share(inventory, 0)
+    second = a_share(inventory, 1)
+    assert (second.uuid, second.slot, second.owner) == (first.uuid, first.slot, "")
+    assert [one.owner for one in second.shares] == CLAIMS[:2]
+    with pytest.raises(Conflict, match=r"1g\.10gb@0 has no room for .* claim team/a, claim team/b"):
+        a_share(inventory, 2)
+    left = first.profile.memory_bytes - 8 * GIB
+    with pytest.raises(Conflict, match="has no room"):
+        a_share(inventory, 2, left + 1)
+    a_share(inventory, 2, left)
+    assert Inventory(tmp_path).instances == inventory.instances
+    with pytest.raises(Conflict, match="team/b has another share"):
+        a_share(inventory, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("made_for", "words"),
+    [
+        ({}, "there for a layout"),
+        ({"owner": CLAIMS[2], "owner_name": "team/c"}, "claim team/c alone"),
+    ],
+)
+def test_what_one_has_alone_is_not_joined(inventory, made_for, words):
+    inventory.create_instance(H100.uuid, "1g.10gb", 0, **made_for)
+    with pytest.raises(Conflict, match=words):
+        a_share(inventory, 0)
+    (one,) = inventory.instances
+    assert not one.shares
+
+
+def test_a_share_excludes_what_does_not_fit_beside_its_instance(inventory):
+    a_share(inventory, 0, start=2)
+    with pytest.raises(Conflict, match="overlaps"):
+        inventory.create_instance(H100.uuid, "3g.40gb", 0)
+
+
+@pytest.mark.parametrize("memory_bytes", [0, -1, 1 << 40])
+def test_a_share_that_cannot_be_is_invalid(inventory, memory_bytes):
+    with pytest.raises(InvalidRequest, match="memory_bytes"):
+        a_share(inventory, 0, memory_bytes)
+    with pytest.raises(InvalidRequest, match="has an owner"):
+        inventory.create_instance(H100.uuid, "1g.10gb", 0, memory_bytes=GIB)
+    with pytest.raises(InvalidRequest, match="part of a GPU instance"):
+        inventory.create_instance(
+            *(H100.uuid, "1c.3g.40gb", 0),
+            owner=CLAIMS[0],
+            owner_name="team/a",
+            compute_start=0,
+            memory_bytes=GIB,
+        )
+    assert inventory.instances == ()
+
+
+def test_a_share_goes_with_its_claim_and_the_instance_with_the_last(inventory, tmp_path):
+    made = a_share(inventory, 0)
+    a_share(inventory, 1)
+    idle = lambda _: False  # noqa: E731
+    for stranger in (CLAIMS[2], ""):
+        with pytest.raises(Conflict, match="shared by claim team/a, claim team/b"):
+            inventory.destroy_instance(made.uuid, idle, stranger)
+    with pytest.raises(Conflict, match="shared by"):
+        inventory.destroy_compute(made.uuid, idle)
+    inventory.admit_no_more(made.uuid, CLAIMS[0])
+    closed = inventory.instance(made.uuid)
+    assert [one.admit for one in closed.shares] == [False, True]
+    assert closed.admit
+    with pytest.raises(InUse):
+        inventory.destroy_instance(made.uuid, lambda _: True, CLAIMS[0])
+    assert inventory.destroy_instance(made.uuid, idle, CLAIMS[0]) is False
+    assert [one.owner for one in Inventory(tmp_path).instance(made.uuid).shares] == [CLAIMS[1]]
+    assert inventory.destroy_instance(made.uuid, idle, CLAIMS[1]) is True
+    assert inventory.instances == ()

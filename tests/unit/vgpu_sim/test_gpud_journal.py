@@ -10,7 +10,13 @@ from mig.geometry import board
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.journal import NodeState
 from vgpu_sim.gpud.errors import JournalError
-from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.gpud.model import (
+    ClaimShare,
+    Gpu,
+    MigInstance,
+    new_gpu_uuid,
+    new_instance_uuid,
+)
 
 
 def a_state() -> NodeState:
@@ -37,6 +43,27 @@ def test_what_an_instance_was_made_for_is_kept_and_a_layouts_is_written_as_befor
     claimed = dataclasses.replace(instance, owner=claim, owner_name="team/job")
     journal.save(tmp_path, dataclasses.replace(state, instances=(claimed,)))
     assert journal.load(tmp_path).instances == (claimed,)
+
+
+CLAIM, OTHER = (f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "34")
+
+
+def a_share(**changed) -> dict:
+    return {
+        "owner": CLAIM,
+        "owner_name": "team/job",
+        "memory_bytes": 1 << 30,
+        "admit": True,
+    } | changed
+
+
+def test_shares_of_claims_are_kept(tmp_path):
+    state = a_state()
+    (instance,) = state.instances
+    shares = (ClaimShare(CLAIM, "team/job", 1 << 30), ClaimShare(OTHER, "team/b", 5, admit=False))
+    shared = dataclasses.replace(instance, shares=shares)
+    journal.save(tmp_path, dataclasses.replace(state, instances=(shared,)))
+    assert journal.load(tmp_path).instances == (shared,)
 
 
 def test_no_journal_is_an_empty_node(tmp_path):
@@ -70,6 +97,17 @@ DAMAGES = {
     "bool for a number": lambda d: d["instances"][0].update(start=True),
     "an owner without a name": lambda d: d["instances"][0].update(owner="claim:x"),
     "an owner that is none": lambda d: d["instances"][0].update(owner="x", owner_name="team/job"),
+    "a share that nobody has": lambda d: d["instances"][0].update(
+        shares=[a_share(owner="", owner_name="")]
+    ),
+    "a share without memory": lambda d: d["instances"][0].update(shares=[a_share(memory_bytes=0)]),
+    "more shares than memory": lambda d: d["instances"][0].update(
+        shares=[a_share(memory_bytes=6 << 30), a_share(owner=OTHER, memory_bytes=6 << 30)]
+    ),
+    "two shares of one claim": lambda d: d["instances"][0].update(shares=[a_share(), a_share()]),
+    "shares beside an owner": lambda d: d["instances"][0].update(
+        shares=[a_share()], owner=OTHER, owner_name="team/b"
+    ),
     "a slice with its gpu's uuid": lambda d: d["instances"][0].update(uuid=d["gpus"][0]["uuid"]),
     "a whole gpu with a slice's uuid": lambda d: d["instances"][0].update(profile="whole", start=0),
     "unknown board": lambda d: d["gpus"][0].update(board="h9000"),

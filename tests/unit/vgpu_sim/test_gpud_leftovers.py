@@ -1,6 +1,7 @@
 """Workers of an earlier gpud: a living client's context stays, one without its client goes."""
 
 import asyncio
+import dataclasses
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import a30_slice
 import pytest
@@ -18,7 +20,7 @@ from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.model import InstanceUuid, Owner
+from vgpu_sim.gpud.model import ClaimShare, InstanceUuid, Owner
 from vgpu_sim.system import processes
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid
@@ -103,6 +105,46 @@ def test_a_context_lives_as_long_as_its_client(
 
     asyncio.run(scenario())
     assert processes.start_ticks(worker.pid) is None
+
+
+@pytest.mark.parametrize("has_share", [True, False])
+def test_a_context_of_a_claim_that_lost_its_share_meanwhile_is_ended(
+    tmp_path: Path, pair, has_share: bool
+) -> None:
+    worker, client = pair
+    (record,) = saved(tmp_path, worker.pid, client.pid)
+    ours, other = (f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "ab")
+    record = dataclasses.replace(record, claim=ours)
+    share = ClaimShare(ours if has_share else other, "team/job", 1 << 30)
+    shared = dataclasses.replace(INSTANCE, shares=(share,))
+
+    async def scenario() -> None:
+        budget = Budget(1 << 30)
+        table = ContextTable(budget, EventBus(for_user=True), lambda _: None)
+        inventory = SimpleNamespace(instances=(shared,))
+        Leftovers(inventory, budget, table, NoCgroups("test")).take_over([record])  # type: ignore[arg-type]
+        assert [one.owner.sharer for one in table] == ([ours] if has_share else [])
+        if has_share:
+            assert processes.start_ticks(worker.pid) == record.start_ticks
+            (context,) = table
+            table.dismiss(context, "the test ends")
+            assert await table.drain(60)
+
+    asyncio.run(scenario())
+    if not has_share:
+        assert worker.wait(60) == -signal.SIGKILL
+
+
+def test_the_list_has_the_claim_of_a_context_and_nothing_of_others(tmp_path: Path, pair) -> None:
+    worker, client = pair
+    context = context_of(worker.pid, client.pid, Budget(1 << 30))
+    shared = dataclasses.replace(context, owner=Owner(PodUid("pod"), "team", "claim:x"))
+    leftovers.save(tmp_path, [context, shared])
+    os.close(context.pidfd)
+    plain, claimed = json.loads((tmp_path / leftovers.FILE_NAME).read_text())["contexts"]
+    assert "claim" not in plain  # an older gpud reads it
+    assert claimed["claim"] == "claim:x"
+    assert [one.owner.claim for one in leftovers.load(tmp_path)] == ["", "claim:x"]
 
 
 WITH_HELPER = """

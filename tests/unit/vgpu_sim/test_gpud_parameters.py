@@ -78,6 +78,9 @@ def test_holders_are_read() -> None:
     assert parameters.holders({GPU: [HOLDER]}).keys() == {GPU}  # a whole one
     longest = HOLDER | {"name": "a" * 253}
     assert len(parameters.holders({SLICE: [longest]})) == 1
+    claims = [f"claim:{POD}", f"claim:{SLICE[4:].replace('1', '2')}"]
+    (one,) = parameters.holders({SLICE: [HOLDER | {"claims": claims}]})[SLICE]  # type: ignore[index]
+    assert one.claims == tuple(claims)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,10 @@ def test_holders_are_read() -> None:
         {SLICE: [HOLDER | {"name": "Train"}]},
         {SLICE: [HOLDER | {"namespace": "-"}]},
         {SLICE: [HOLDER | {"namespace": ""}]},
+        {SLICE: [HOLDER | {"claims": "claim:x"}]},
+        {SLICE: [HOLDER | {"claims": [""]}]},
+        {SLICE: [HOLDER | {"claims": [1]}]},
+        {SLICE: [HOLDER | {"claims": [f"claim:{POD}"] * (parameters.MAX_CLAIMS + 1)}]},
     ],
 )
 def test_holders_that_are_none_are_refused(document: dict[str, Any]) -> None:

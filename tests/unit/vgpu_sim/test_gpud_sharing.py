@@ -1,5 +1,6 @@
 """What one sharer of a slice may have."""
 
+import dataclasses
 from pathlib import Path
 
 import a30_slice
@@ -8,6 +9,7 @@ import pytest
 from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget
 from vgpu_sim.gpud.limits.sharing import Kind, Sharing, SharingTable
+from vgpu_sim.gpud.model import ClaimShare
 
 INSTANCE = a30_slice.make()
 WHOLE = INSTANCE.profile.memory_bytes
@@ -69,9 +71,9 @@ def test_parts_of_multiprocessors_threads_and_contexts() -> None:
     assert [mps.threads(INSTANCE, n) for n in (1, 4, 8)] == [1, 1, 2]
     assert shared(Kind.MPS, 3).threads(INSTANCE, 8) == 3  # of two each, two cores would be idle
     assert slices.threads(INSTANCE, 8) == 8
-    assert mps.contexts(INSTANCE.uuid, 64) == slices.contexts(INSTANCE.uuid, 64) == 16
+    assert mps.contexts(INSTANCE, 64) == slices.contexts(INSTANCE, 64) == 16
     nobody = SharingTable()
-    assert nobody.contexts(INSTANCE.uuid, 64) == 64
+    assert nobody.contexts(INSTANCE, 64) == 64
     assert nobody.client_bytes(INSTANCE) == WHOLE
 
 
@@ -116,3 +118,24 @@ def test_a_file_that_does_not_say_it_is_put_aside(tmp_path: Path, text: str) -> 
         SharingTable(tmp_path)
     assert not path.exists()
     assert SharingTable(tmp_path).of(INSTANCE.uuid) is None
+
+
+def test_a_claim_s_share_bounds_its_clients_whatever_they_are() -> None:
+    """Memory by the share, contexts in proportion, multiprocessors in turns; others are not bound."""
+    shares = (
+        ClaimShare("claim:a", "team/a", WHOLE // 4),
+        ClaimShare("claim:b", "team/b", WHOLE // 2),
+    )
+    instance = dataclasses.replace(INSTANCE, shares=shares)
+    table = SharingTable()
+    assert [table.client_bytes(instance, one.owner) for one in shares] == [WHOLE // 4, WHOLE // 2]
+    assert [table.contexts(instance, 64, one.owner) for one in shares] == [16, 32]
+    assert table.multiprocessors(instance) == instance.sm_count
+    budget = Budget(1 << 60, client_bytes=table.client_bytes)
+    first, second, other = (budget.open(instance, client=f"claim:{c}") for c in "aab")
+    assert budget.reserve(first, WHOLE // 8).granted
+    assert budget.reserve(second, WHOLE // 8).granted
+    refused = budget.reserve(second, 1)
+    assert (refused.granted, refused.free_bytes, refused.total_bytes) == (False, 0, WHOLE // 4)
+    assert budget.reserve(other, WHOLE // 2).granted
+    assert budget.client_used_bytes(instance.uuid, "claim:a") == WHOLE // 4

@@ -9,16 +9,19 @@ from vgpu_sim.gpud.errors import InvalidRequest
 from vgpu_sim.gpud.limits.sharing import MAX_REPLICAS, Kind, Sharing
 from vgpu_sim.gpud.model import (
     Gpu,
+    GpuUuid,
     Holder,
     InstanceUuid,
     check_made_for,
+    is_owner,
     parse_gpu_uuid,
     parse_instance_uuid,
 )
 from vgpu_sim.perf.topology import FLAT
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
-MAX_HOLDERS = 256  # of one instance: as many pods may share a ResourceClaim
+MAX_HOLDERS = 1024  # of one instance: more pods than a kubelet runs
+MAX_CLAIMS = 256  # of one holder of an instance: more than can have shares of it
 MAX_BUDGET_BYTES = 1 << 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -70,6 +73,30 @@ def compute_start(params: dict[str, Any]) -> int | None:
     if start is not None and type(start) is not int:
         raise InvalidRequest("compute_start is int")
     return start
+
+
+def new_instance(params: dict[str, Any]) -> dict[str, Any]:
+    """Read the parameters of ``create_instance``, named as ``Inventory.create_instance`` has them.
+
+    Raises:
+        InvalidRequest: a required one is missing, or one is unknown or cannot be.
+    """
+    optional = ("owner", "owner_name", "compute_start", "memory_bytes")
+    rest = {name: value for name, value in params.items() if name not in optional}
+    values = fields(rest, {"gpu_uuid": str, "profile": str, "start": int})
+    owner, owner_name = made_for(params)
+    memory_bytes = params.get("memory_bytes")
+    if memory_bytes is not None and type(memory_bytes) is not int:
+        raise InvalidRequest("memory_bytes is int")
+    return {
+        "gpu_uuid": GpuUuid(values["gpu_uuid"]),
+        "profile_name": values["profile"],
+        "start": values["start"],
+        "owner": owner,
+        "owner_name": owner_name,
+        "compute_start": compute_start(params),
+        "memory_bytes": memory_bytes,
+    }
 
 
 def made_for(params: dict[str, Any]) -> tuple[str, str]:
@@ -128,9 +155,9 @@ def _gpu(entry: object) -> Gpu:
 
 def _holder(entry: object) -> Holder:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a holder is {pod_uid, namespace, name, container}")
-    kinds: dict[str, type] = {"pod_uid": str, "namespace": str, "name": str, "container": str}
-    values = fields({"container": "", **entry}, kinds)
+        raise InvalidRequest("a holder is {pod_uid, namespace, name, container, claims}")
+    kinds: dict[str, type] = dict.fromkeys(("pod_uid", "namespace", "name", "container"), str)
+    values = fields({"container": "", "claims": [], **entry}, kinds | {"claims": list})
     if not is_pod_uid(values["pod_uid"]):
         raise InvalidRequest("pod_uid is not a pod's UID")
     for name in ("namespace", "name"):
@@ -139,4 +166,10 @@ def _holder(entry: object) -> Holder:
     container = values["container"]
     if container and not _NAME.fullmatch(container):
         raise InvalidRequest("a holder's container is not a Kubernetes name")
-    return Holder(PodUid(values["pod_uid"]), values["namespace"], values["name"], container)
+    claims = tuple(values["claims"])
+    if len(claims) > MAX_CLAIMS or not all(
+        isinstance(c, str) and c and is_owner(c) for c in claims
+    ):
+        raise InvalidRequest(f"a holder's claims are at most {MAX_CLAIMS} of claim:<uid>")
+    pod_uid = PodUid(values["pod_uid"])
+    return Holder(pod_uid, values["namespace"], values["name"], container, claims)

@@ -10,7 +10,7 @@ from vgpu_sim.gpud.faults import thermal
 from vgpu_sim.gpud.faults.injection import Kind
 from vgpu_sim.gpud.faults.node import Faults
 from vgpu_sim.gpud.limits.budget import Budget
-from vgpu_sim.gpud.model import Gpu, MigInstance
+from vgpu_sim.gpud.model import ClaimShare, Gpu, MigInstance
 from vgpu_sim.gpud.slices.admission import HolderTable
 from vgpu_sim.gpud.telemetry.meter import Reading
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
@@ -73,7 +73,7 @@ class Snapshot:
             socket_dir=str(self._slices_dir / instance.uuid),
             admit=instance.admit,
             holders=tuple(
-                admin.Holder(one.pod_uid, one.namespace, one.name, one.container)
+                admin.Holder(one.pod_uid, one.namespace, one.name, one.container, one.claims)
                 for one in self._holders.of(instance.uuid)
             ),
             contexts=tuple(self._context(one) for one in self._contexts.of(instance.uuid)),
@@ -86,6 +86,17 @@ class Snapshot:
             owner_name=instance.owner_name,
             compute_start=instance.compute_start,
             shared_used_bytes=self._budget.shared_used_bytes(instance),
+            shares=tuple(self._share(instance, one) for one in instance.shares),
+        )
+
+    def _share(self, instance: MigInstance, share: ClaimShare) -> admin.ClaimShare:
+        live = self._contexts.of(instance.uuid)
+        return admin.ClaimShare(
+            owner=share.owner,
+            owner_name=share.owner_name,
+            memory_bytes=share.memory_bytes,
+            memory_used_bytes=self._budget.client_used_bytes(instance.uuid, share.owner),
+            contexts=sum(one.owner.claim == share.owner for one in live),
         )
 
     def observed(self, instance: MigInstance) -> Observed:

@@ -112,7 +112,7 @@ class Launcher:
         self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
         self._starts = Starts(max(LEAST_STARTS_AT_ONCE, settings.threads))
         self._starting: Counter[InstanceUuid] = Counter()
-        self._starting_of: Counter[tuple[InstanceUuid, Owner]] = Counter()
+        self._starting_of: Counter[tuple[InstanceUuid, str]] = Counter()  # by Owner.sharer
         self._expecting: set[asyncio.Task[None]] = set()
         self._tidying = threads.pool(1, "caches")  # of its own: it may take long
 
@@ -124,9 +124,15 @@ class Launcher:
             return spawn.NOT_CONFINED
         return self._zygote.problem
 
-    def count(self, uuid: InstanceUuid) -> int:
-        """Return how many contexts live or are being started on an instance."""
-        return len(self._contexts.of(uuid)) + self._starting[uuid]
+    def count(self, uuid: InstanceUuid, sharer: str = "") -> int:
+        """Return how many contexts live or are being started on an instance.
+
+        Of all sharers, if none is named (``Owner.sharer``).
+        """
+        live = self._contexts.of(uuid)
+        if not sharer:
+            return len(live) + self._starting[uuid]
+        return sum(o.owner.sharer == sharer for o in live) + self._starting_of[uuid, sharer]
 
     def expect(self, instance: MigInstance, owner: Owner) -> None:
         """Have a worker made ready in the background for the first context of a new owner."""
@@ -138,7 +144,7 @@ class Launcher:
         try:
             if self.problem != spawn.NOT_CONFINED:
                 await self._zygote.expect(
-                    self._config(instance, None, await self._cache(instance, owner))
+                    self._config(instance, None, await self._cache(instance, owner), owner)
                 )
         except (WorkerStartError, OSError) as err:  # the context is then only slower
             logger.info("no_worker_ready instance=%s error=%s", instance.uuid, err)
@@ -159,11 +165,12 @@ class Launcher:
             raise HelloRefused(
                 CudaError.OUT_OF_MEMORY, f"the slice has {MAX_CONTEXTS_PER_SLICE} contexts"
             )
-        most = self._sharing.contexts(instance.uuid, MAX_CONTEXTS_PER_SLICE)
-        mine = [one for one in self._contexts.of(instance.uuid) if one.owner == owner]
-        if len(mine) + self._starting_of[instance.uuid, owner] >= most:
-            raise HelloRefused(CudaError.OUT_OF_MEMORY, f"the pod has {most} contexts of the slice")
-        async with self._starts_counted(instance.uuid, owner) as started:
+        most = self._sharing.contexts(instance, MAX_CONTEXTS_PER_SLICE, owner.sharer)
+        if self.count(instance.uuid, owner.sharer) >= most:
+            who = "claim" if owner.claim else "pod"
+            message = f"the {who} has {most} contexts of the slice"
+            raise HelloRefused(CudaError.OUT_OF_MEMORY, message)
+        async with self._starts_counted(instance.uuid, owner.sharer) as started:
             if _has_hung_up(client):
                 raise ConnectionAbortedError("the client hung up before its context was started")
             context = await self._start_or_refuse(instance, hello, client, peer, owner)
@@ -178,7 +185,7 @@ class Launcher:
 
     @asynccontextmanager
     async def _starts_counted(
-        self, uuid: InstanceUuid, owner: Owner
+        self, uuid: InstanceUuid, sharer: str
     ) -> AsyncIterator[Callable[[], None]]:
         """Hold a turn, counted as a context that is being started until the yielded call."""
         counted = True
@@ -186,13 +193,13 @@ class Launcher:
         def started() -> None:
             nonlocal counted
             self._starting[uuid] -= counted
-            self._starting_of[uuid, owner] -= counted
-            if not self._starting_of[uuid, owner]:
-                del self._starting_of[uuid, owner]
+            self._starting_of[uuid, sharer] -= counted
+            if not self._starting_of[uuid, sharer]:
+                del self._starting_of[uuid, sharer]
             counted = False
 
         self._starting[uuid] += 1
-        self._starting_of[uuid, owner] += 1
+        self._starting_of[uuid, sharer] += 1
         try:
             async with self._starts.turn(uuid):
                 yield started
@@ -232,7 +239,7 @@ class Launcher:
             with its:
                 if not refusing:
                     await asyncio.to_thread(sockets.start)
-                config = self._config(instance, hello, cache_dir)
+                config = self._config(instance, hello, cache_dir, owner)
                 pid = await self._zygote.start_worker(config, client, its)
             pidfd = processes.open_process(pid)
             if pidfd is None:
@@ -245,7 +252,7 @@ class Launcher:
         asyncio.get_running_loop().run_in_executor(
             self._tidying, self._tidy_caches, cache_owner(instance, owner), caches_in_use
         )
-        account = self._budget.open(instance, client=owner.pod_uid)
+        account = self._budget.open(instance, client=owner.sharer)
         return Context(instance, owner, peer, account, pid, pidfd, mine, sockets)
 
     def _tidy_caches(self, mine: CacheOwner, in_use: set[CacheOwner]) -> None:
@@ -256,7 +263,7 @@ class Launcher:
         return await asyncio.to_thread(self._caches.directory, cache_owner(instance, owner))
 
     def _config(
-        self, instance: MigInstance, hello: Hello | None, cache_dir: str | None
+        self, instance: MigInstance, hello: Hello | None, cache_dir: str | None, owner: Owner
     ) -> WorkerConfig:
         first = self._settings.first_uid
         uid = None if first is None else first + instance.slot
@@ -270,7 +277,7 @@ class Launcher:
             aperture_base=hello.aperture_base if hello is not None else 0,
             gpu_index=instance.gpu.index,
             context_index=hello.context_index if hello is not None else 0,
-            memory_limit_bytes=self._sharing.client_bytes(instance),
+            memory_limit_bytes=self._sharing.client_bytes(instance, owner.sharer),
             threads=self._sharing.threads(instance, self._settings.threads, share),
             multiprocessors=self._sharing.multiprocessors(instance, share),
             sm_limits=sm_limits(self._settings.capability_of(instance)),

@@ -19,7 +19,7 @@ from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
-from vgpu_sim.gpud.model import Owner
+from vgpu_sim.gpud.model import MigInstance, Owner
 from vgpu_sim.hal.address_map import CHUNK_ALIGN_BYTES
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
@@ -46,6 +46,16 @@ class Record:
     instance_uuid: str
     pod_uid: str
     namespace: str
+    claim: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """Return on whose behalf it runs."""
+        return Owner(PodUid(self.pod_uid), self.namespace, self.claim)
+
+    def belongs_to(self, instance: MigInstance) -> bool:
+        """Return whether who it runs for still has the instance, as far as the journal knows."""
+        return not self.claim or instance.share_of(self.claim) is not None
 
     @property
     def alive(self) -> bool:
@@ -143,7 +153,7 @@ class Leftovers:
             if pidfd is None:
                 continue
             instance = instances.get(record.instance_uuid)  # type: ignore[call-overload]
-            if not record.alive or instance is None:
+            if not record.alive or instance is None or not record.belongs_to(instance):
                 if record.alive:
                     processes.kill(pidfd)
                 os.close(pidfd)
@@ -151,9 +161,9 @@ class Leftovers:
             held = _chunk_bytes(record.pid)
             context = Context(
                 instance=instance,
-                owner=Owner(PodUid(record.pod_uid), record.namespace),
+                owner=record.owner,
                 client=Peer(record.client_pid, record.client_uid),
-                account=self._budget.open(instance, held, record.pod_uid),
+                account=self._budget.open(instance, held, record.owner.sharer),
                 pid=record.pid,
                 pidfd=pidfd,
                 channel=None,
@@ -227,4 +237,6 @@ def _encode(context: Context) -> dict[str, Any]:
         "instance_uuid": context.instance.uuid,
         "pod_uid": context.owner.pod_uid,
         "namespace": context.owner.namespace,
+        # Not written without one: an older gpud reads that list.
+        **({"claim": context.owner.claim} if context.owner.claim else {}),
     }

@@ -11,10 +11,11 @@ from pathlib import Path
 from mig.errors import IllegalLayoutError, MigError, UnknownBoardError, UnknownProfileError
 from mig.geometry import ComputePlace, Instance
 from mig.planner import rules
-from vgpu_sim.gpud.devices import journal
+from vgpu_sim.gpud.devices import claim_shares, journal
 from vgpu_sim.gpud.devices.journal import NodeState
 from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest, NotFound
 from vgpu_sim.gpud.model import (
+    ClaimShare,
     Gpu,
     GpuUuid,
     InstanceUuid,
@@ -98,27 +99,43 @@ class Inventory:
         owner: str = "",
         owner_name: str = "",
         compute_start: int | None = None,
+        memory_bytes: int | None = None,
     ) -> MigInstance:
         """Make an instance at a placement; without ``compute`` it admits nobody until it has that.
 
         One that is narrower than its GPU instance has a ``compute_start``: its GPU instance is
         made with the first and goes with the last in it.
-        ``owner`` and ``owner_name`` are what it is made for (``MigInstance``).
+        ``owner`` and ``owner_name`` are what it is made for (``MigInstance``). With
+        ``memory_bytes`` that claim gets a share of it, and what claims share already is joined.
 
         Raises:
             NotFound: no such GPU.
-            InvalidRequest: the board has no such profile, or not at that start.
-            Conflict: it cannot exist beside the instances that are there.
+            InvalidRequest: the board has no such profile, or not at that start; or no such share.
+            Conflict: it cannot exist beside the instances that are there, or has no such room.
         """
         gpu = self.gpu(gpu_uuid)
         try:
             placed = gpu.board.instance(profile_name, start, compute_start)
         except (UnknownProfileError, IllegalLayoutError) as err:
             raise InvalidRequest(str(err)) from err
-        return self._add(gpu, placed, compute, owner, owner_name)
+        if memory_bytes is None:
+            return self._add(gpu, placed, compute, owner, owner_name)
+        share = claim_shares.share(placed, owner, owner_name, memory_bytes)
+        there = next((one for one in self.instances_of(gpu) if one.placed == placed), None)
+        if there is None:
+            return self._add(gpu, placed, shares=(share,))
+        joined = claim_shares.joined(there, share)
+        self._replace(joined)
+        return joined
 
     def _add(
-        self, gpu: Gpu, placed: Instance, compute: bool = True, owner: str = "", name: str = ""
+        self,
+        gpu: Gpu,
+        placed: Instance,
+        compute: bool = True,
+        owner: str = "",
+        name: str = "",
+        shares: tuple[ClaimShare, ...] = (),
     ) -> MigInstance:
         self._check_beside(gpu, self.instances_of(gpu), placed)
         taken = {one.slot for one in self._state.instances}
@@ -129,6 +146,7 @@ class Inventory:
             owner=owner,
             owner_name=name,
             within=placed.compute,
+            shares=shares,
         )
         self._store(replace(self._state, instances=(*self._state.instances, instance)))
         return instance
@@ -142,8 +160,10 @@ class Inventory:
 
     def destroy_instance(
         self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool], owner: str = ""
-    ) -> None:
-        """Forget an instance.
+    ) -> bool:
+        """Forget an instance; of one that claims share ``owner``'s share, and it with the last.
+
+        Return whether the instance is gone.
 
         Raises:
             NotFound: no such instance.
@@ -153,13 +173,27 @@ class Inventory:
         instance = self.owned(uuid, owner)
         if in_use(instance):
             raise InUse(f"{uuid} has contexts")
+        others = tuple(one for one in instance.shares if one.owner != owner)
+        if others:
+            self._replace(replace(instance, shares=others))
+            return False
         kept = tuple(one for one in self._state.instances if one.uuid != uuid)
         self._store(replace(self._state, instances=kept))
+        return True
 
     def owned(self, uuid: InstanceUuid, owner: str) -> MigInstance:
-        """Return an instance that was made for ``owner``. Raises NotFound, Conflict."""
+        """Return an instance that was made for ``owner``, or that it has a share of.
+
+        Raises:
+            NotFound: no such instance.
+            Conflict: it was made for others.
+        """
         instance = self.instance(uuid)
-        if instance.owner != owner:
+        if instance.shares:
+            if instance.share_of(owner) is None:
+                whose = claim_shares.whose(instance)
+                raise Conflict(f"{uuid} is shared by {whose}: they alone take it away")
+        elif instance.owner != owner:
             whose = f"claim {instance.owner_name}" if instance.owner else "a layout"
             raise Conflict(f"{uuid} was made for {whose}: that alone takes it away")
         return instance
@@ -167,6 +201,19 @@ class Inventory:
     def set_admission(self, uuid: InstanceUuid, admit: bool) -> None:
         """Say whether new contexts are admitted. Raises NotFound."""
         self._replace(replace(self.instance(uuid), admit=admit))
+
+    def admit_no_more(self, uuid: InstanceUuid, owner: str) -> None:
+        """Admit no new contexts of ``owner``, whose share or instance goes.
+
+        Raises:
+            NotFound: no such instance.
+            Conflict: it was not made for ``owner``.
+        """
+        instance = self.owned(uuid, owner)
+        if instance.shares:
+            self._replace(claim_shares.closed(instance, owner))
+        else:
+            self._replace(replace(instance, admit=False))
 
     def create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:
         """Make a compute instance in the GPU instance that ``uuid`` is in.

@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from mig.errors import MigError
 from mig.planner import rules
 from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.model import (
+    ClaimShare,
     Gpu,
     InstanceUuid,
     MigInstance,
@@ -129,8 +130,10 @@ def _compute_start(instance: MigInstance) -> dict[str, int]:
     return {} if instance.compute_start is None else {"compute_start": instance.compute_start}
 
 
-def _made_for(instance: MigInstance) -> dict[str, str]:
+def _made_for(instance: MigInstance) -> dict[str, Any]:
     """Return what is not written of a layout's instance: an older gpud can read that journal."""
+    if instance.shares:
+        return {"shares": [asdict(one) for one in instance.shares]}
     if not instance.owner:
         return {}
     return {"owner": instance.owner, "owner_name": instance.owner_name}
@@ -190,6 +193,8 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         kinds["compute_start"] = int
     if isinstance(entry, dict) and "owner" in entry:
         kinds |= {"owner": str, "owner_name": str}
+    if isinstance(entry, dict) and "shares" in entry:
+        kinds["shares"] = list
     fields = _fields(entry, kinds)
     gpu = gpus.get(fields["gpu_uuid"])
     if gpu is None:
@@ -206,6 +211,12 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         raise ValueError(f"instance {uuid} is {profile.name} of {gpu.uuid}: not its uuid")
     owner, owner_name = fields.get("owner", ""), fields.get("owner_name", "")
     check_made_for(owner, owner_name)
+    shares = tuple(_share(one) for one in fields.get("shares", ()))
+    _unique("share owner", [one.owner for one in shares])
+    if shares and (owner or not compute or placed.compute is not None):
+        raise ValueError(f"instance {uuid} is shared by claims and has another owner or compute")
+    if sum(one.memory_bytes for one in shares) > profile.memory_bytes:
+        raise ValueError(f"instance {uuid} has not the memory of its shares")
     return MigInstance(
         uuid=uuid,
         gpu=gpu,
@@ -217,7 +228,17 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         owner=owner,
         owner_name=owner_name,
         within=placed.compute,
+        shares=shares,
     )
+
+
+def _share(entry: object) -> ClaimShare:
+    kinds = {"owner": str, "owner_name": str, "memory_bytes": int, "admit": bool}
+    share = ClaimShare(**_fields(entry, kinds))
+    check_made_for(share.owner, share.owner_name)
+    if not share.owner or share.memory_bytes <= 0:
+        raise ValueError("a share has an owner and some memory")
+    return share
 
 
 def _fields(value: object, kinds: Mapping[str, type]) -> dict[str, Any]:

@@ -57,9 +57,9 @@ class Budget:
         self,
         total_bytes: int,
         held_bytes: Callable[[InstanceUuid], int] = lambda _: 0,
-        client_bytes: Callable[[MigInstance], int] = lambda one: one.profile.memory_bytes,
+        client_bytes: Callable[[MigInstance, str], int] = lambda one, _: one.profile.memory_bytes,
     ) -> None:
-        """``client_bytes`` says what one client of an instance may have of it."""
+        """``client_bytes`` says what a client (``Owner.sharer``) of an instance may have of it."""
         self.total_bytes = total_bytes
         self._held_bytes = held_bytes
         self._client_bytes = client_bytes
@@ -92,7 +92,7 @@ class Budget:
         return self._accounts[account][1] if account in self._accounts else 0
 
     def open(self, instance: MigInstance, already_bytes: int = 0, client: str = "") -> Account:
-        """Open an account of a client, by the UID of its pod.
+        """Open an account of a client (``Owner.sharer``).
 
         ``already_bytes`` is in use whether it fits or not (a found worker).
         """
@@ -150,6 +150,15 @@ class Budget:
         room = self._room_of(instance)
         return min(room.slice_free_bytes, room.node_free_bytes)
 
+    def client_used_bytes(self, uuid: InstanceUuid, client: str) -> int:
+        """Reserved by all contexts of one client of an instance, and retained of ended ones."""
+        reserved = sum(
+            held
+            for account, (one, held) in self._accounts.items()
+            if one.uuid == uuid and self._clients[account] == client
+        )
+        return reserved + self._retained_by.get(uuid, Counter())[client]
+
     def room(self, account: Account) -> Room:
         """Return what is free for an account, and why not more. Raises KeyError when closed."""
         return self._room_of(self._accounts[account][0], self._clients[account])
@@ -159,14 +168,8 @@ class Budget:
         total = instance.profile.memory_bytes
         free = total - self.shared_used_bytes(instance)
         if client is not None:
-            total = min(total, self._client_bytes(instance))
-            used = sum(
-                held
-                for account, (one, held) in self._accounts.items()
-                if one.uuid == instance.uuid and self._clients[account] == client
-            )
-            kept = self._retained_by.get(instance.uuid, Counter())[client]
-            free = min(free, total - used - kept)
+            total = min(total, self._client_bytes(instance, client))
+            free = min(free, total - self.client_used_bytes(instance.uuid, client))
         return Room(
             slice_free_bytes=max(0, free),
             slice_total_bytes=total,

@@ -1,5 +1,8 @@
 """How slices are shared between pods: what each sharer gets of memory, threads and contexts.
 
+What ResourceClaims share says itself how much of its memory each has (``MigInstance.shares``); all
+else they use in turns. What the device plugin has shared is in the table:
+
 Time-slicing keeps nobody apart: contexts take turns, memory is whoever's comes first. With MPS each
 sharer has its part of memory and of multiprocessors, as the limits have it that NVIDIA's device
 plugin sets (``set_default_device_pinned_mem_limit``, ``set_default_active_thread_percentage``).
@@ -72,8 +75,14 @@ class SharingTable:
         """Return how an instance is shared; None: it is not."""
         return self._shared.get(uuid)
 
-    def client_bytes(self, instance: MigInstance) -> int:
-        """Return the device memory that one sharer may have; all of it without MPS."""
+    def client_bytes(self, instance: MigInstance, sharer: str = "") -> int:
+        """Return the device memory that one sharer may have; all of it without MPS.
+
+        ``sharer`` is as in ``Owner``: of what claims share each has its own part.
+        """
+        share = instance.share_of(sharer)
+        if share is not None:
+            return share.memory_bytes
         return instance.profile.memory_bytes // self._parts(instance)
 
     def multiprocessors(self, instance: MigInstance, thread_share: int = 0) -> int:
@@ -100,9 +109,12 @@ class SharingTable:
             part = min(part, -(-all_threads * thread_share // WHOLE_THREAD_SHARE))
         return part
 
-    def contexts(self, uuid: InstanceUuid, most: int) -> int:
+    def contexts(self, instance: MigInstance, most: int, sharer: str = "") -> int:
         """Return how many of a slice's ``most`` contexts one sharer may have."""
-        shared = self.of(uuid)
+        share = instance.share_of(sharer)
+        if share is not None:
+            return max(1, most * share.memory_bytes // instance.profile.memory_bytes)
+        shared = self.of(instance.uuid)
         return most if shared is None else max(1, most // shared.replicas)
 
     def _has_mps(self, instance: MigInstance) -> bool:

@@ -77,6 +77,13 @@ class HolderTable:
         """Return the holder with this pod UID."""
         return next((one for one in self.of(uuid) if one.pod_uid == pod_uid), None)
 
+    def lists(self, uuid: InstanceUuid, owner: Owner) -> bool:
+        """Return whether somebody is a holder: by the claim whose share is used, if one is."""
+        return any(
+            one.pod_uid == owner.pod_uid and (not owner.claim or owner.claim in one.claims)
+            for one in self.of(uuid)
+        )
+
     def known(self, uuid: InstanceUuid) -> bool:
         """Return whether this instance was ever spoken of: only then absence means something."""
         return self._complete or uuid in self._holders
@@ -117,8 +124,13 @@ class PodAdmission:
         foreign_contexts: Callable[[InstanceUuid], bool],
         pod_of: Callable[[int], PodUid | None] = pod_of_process,
         wait_seconds: float = ADMISSION_WAIT_SECONDS,
+        used_bytes: Callable[[InstanceUuid, str], int] = lambda uuid, sharer: 0,
     ) -> None:
-        """``foreign_contexts`` tells whether contexts of pods no longer listed still live."""
+        """``foreign_contexts`` tells whether contexts of pods no longer listed still live.
+
+        ``used_bytes`` says how much of an instance a sharer has allocated.
+        """
+        self._used_bytes = used_bytes
         self._holders = holders
         self._events = events
         self._foreign_contexts = foreign_contexts
@@ -157,7 +169,25 @@ class PodAdmission:
             self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
         holder = self._holders.find(instance.uuid, pod_uid)
-        return Owner(pod_uid, holder.namespace if holder is not None else "")
+        namespace = holder.namespace if holder is not None else ""
+        return Owner(pod_uid, namespace, self._claim_of(instance, pod_uid))
+
+    def _claim_of(self, instance: MigInstance, pod_uid: PodUid) -> str:
+        """Return by which claim's share a pod is here: of several the one with most left.
+
+        Raises:
+            HelloRefused: claims share the instance, and none of the pod's is among them.
+        """
+        if not instance.shares:
+            return ""
+        holders = self._holders.of(instance.uuid)
+        mine = {claim for one in holders if one.pod_uid == pod_uid for claim in one.claims}
+        shares = [one for one in instance.shares if one.owner in mine and one.admit]
+        if not shares:
+            reason = "no claim of the pod has a share of the slice"
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
+        left = (s.memory_bytes - self._used_bytes(instance.uuid, s.owner) for s in shares)
+        return max(zip(left, shares, strict=True), key=lambda one: one[0])[1].owner
 
     @contextmanager
     def _counted(self, uuid: InstanceUuid, pod_uid: PodUid) -> Iterator[None]:

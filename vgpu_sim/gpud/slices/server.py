@@ -268,6 +268,9 @@ class SliceServer:
         current = self._current_instance()
         if not current.admit:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "the instance is being withdrawn")
+        share = current.share_of(owner.claim)
+        if owner.claim and (share is None or not share.admit):
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "the claim's share is being withdrawn")
         if not current.compute:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "it has no compute instance")
         self._refuse_unhealthy(current)  # authorising may have taken its time

@@ -124,6 +124,7 @@ class GPUSpec(Model):
         default=Allocation.DEVICE_PLUGIN,
         description="Who gives it to pods: as the pool says, or the node's label.",
     )
+    allow_multiple_allocations: bool = Field(default=False, description="As in the pool.")
     node_budget: str | None = Field(default=None, description="As in the pool.")
     isolation: Isolation = Field(default=Isolation.DEFAULT, description="As in the pool.")
     topology: str = Field(
@@ -215,7 +216,10 @@ class Slice(StatusModel):
 
 
 class ClaimedSlice(StatusModel):
-    """A MIG device, or a whole GPU, that was made for a ResourceClaim and stays as long as that."""
+    """A MIG device, or a whole GPU, that was made for a ResourceClaim and stays as long as that.
+
+    What several claims share is there once for each, with the same UUID and place.
+    """
 
     uuid: str = Field(description="MIG-<uuid>, or GPU-<uuid> of a whole GPU.")
     profile: str = Field(description="MIG profile such as 1c.3g.40gb, or `whole`.")
@@ -224,10 +228,15 @@ class ClaimedSlice(StatusModel):
         default=None, description="First compute slice inside its GPU instance, if it shares that."
     )
     claim: Holder = Field(description="The ResourceClaim.")
-    memory_bytes: int = Field(description="Memory of the slice.")
+    shared: bool = Field(
+        default=False, description="Other claims can have, or have, the rest of its memory."
+    )
+    memory_bytes: int = Field(description="Memory of the slice, or the claim's share of that.")
     memory_used_bytes: int = Field(default=0, description="Allocated by its contexts.")
     multiprocessors: int = Field(description="SMs of the slice.")
-    holders: tuple[Holder, ...] = Field(default=(), description="Pods that use the claim.")
+    holders: tuple[Holder, ...] = Field(
+        default=(), description="Pods that use the claim; of a shared slice at most 16 of each."
+    )
     health: str = Field(
         default="Healthy", description="Healthy, Suspect, Unhealthy or Probation, and why."
     )
@@ -301,3 +310,8 @@ class GPUStatus(Status):
     driver_version: str = Field(default="", description="Version of the driver, as NVML says it.")
     cuda_version: str = Field(default="", description="CUDA version that the driver serves.")
     machine: str = Field(default="", description="Type of the node's machine (DMI product name).")
+
+    @property
+    def claimed(self) -> tuple[ClaimedSlice, ...]:
+        """Return one of ``claims`` for each slice: those that share one are alike but for that."""
+        return tuple({one.place: one for one in self.claims}.values())

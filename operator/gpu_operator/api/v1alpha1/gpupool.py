@@ -101,6 +101,14 @@ class GPUPoolSpec(Model):
         "make, claims for all other room. A node's label tessera.dev/allocation says otherwise "
         "for it. It may change at any time: what pods hold stays theirs.",
     )
+    allow_multiple_allocations: bool = Field(
+        default=False,
+        description="Whether several ResourceClaims can have one device, each a part of its "
+        "memory: `capacity.requests.memory` of the claim. One that asks for no part has the device "
+        "alone. They use its multiprocessors in turns. Concerns what `allocation` gives to claims; "
+        "needs Kubernetes 1.36 with the feature gate DRAConsumableCapacity. It may change at any "
+        "time: what claims have stays theirs.",
+    )
     clock: Clock = Field(
         default=Clock.WALL,
         description="What `cuEventElapsedTime` measures. Wall: the node's time. Modelled: what the "

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_operator.api.claim_devices import DRIVER, resource_of
+from gpu_operator.api.claim_devices import DRIVER, MEMORY, resource_of
+from gpu_operator.api.v1alpha1 import quantity
 
 Document = Mapping[str, Any]
 _ONE_GPU: Final = f"{DRIVER}/parentUUID"
@@ -12,10 +13,14 @@ _ONE_GPU: Final = f"{DRIVER}/parentUUID"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Devices of one class. ``resource`` is as ``resource_of`` has it; all on one node."""
+    """Devices of one class. ``resource`` is as ``resource_of`` has it; all on one node.
+
+    ``memory_bytes`` is the part that it asks for of each, where devices are for several claims.
+    """
 
     resource: str
     count: int = 1
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +33,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A device that the scheduler has given to a claim. ``node`` is its pool's name."""
+    """A device that the scheduler has given to a claim. ``node`` is its pool's name.
+
+    ``memory_bytes`` is what the claim consumes of one that is for several claims.
+    """
 
     node: str
     device: str
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +133,8 @@ def _allocation(document: Document) -> Document:
 def _held(document: Document) -> Iterator[Held]:
     for one in (_allocation(document).get("devices") or {}).get("results") or ():
         if one["driver"] == DRIVER and not one.get("adminAccess"):
-            yield Held(one["pool"], one["device"])
+            consumed = (one.get("consumedCapacity") or {}).get(MEMORY)
+            yield Held(one["pool"], one["device"], _bytes(consumed))
 
 
 def _requests(document: Document) -> Iterator[Request]:
@@ -156,7 +166,16 @@ def _together(document: Document, requests: Iterable[Request]) -> Iterator[Wante
 
 def _wanted(part: Document) -> Wanted:
     # Of allocationMode All it is known only that one is too many when there is none.
-    return Wanted(resource_of(part["deviceClassName"]), part.get("count") or 1)
+    asked = ((part.get("capacity") or {}).get("requests") or {}).get(MEMORY)
+    return Wanted(resource_of(part["deviceClassName"]), part.get("count") or 1, _bytes(asked))
+
+
+def _bytes(text: object) -> int:
+    """Return a quantity of memory; 0: none, or one that nothing here can be asked."""
+    try:
+        return quantity.of_api(text) if isinstance(text, str) else 0
+    except ValueError:
+        return 0
 
 
 def _claims_of(document: Document) -> Iterator[str]:

@@ -4,6 +4,7 @@ By the planner's rules, which are the scheduler's: that the counters of Resource
 the geometry accepts is tested for every state of every board.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -31,8 +32,20 @@ class Offer(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class ShareOf:
+    """The part of a device's memory that a claim has."""
+
+    instance: Instance
+    claim: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seat:
-    """A GPU as claims see it. ``layouts``, ``pods`` and ``claims`` name who has what is taken."""
+    """A GPU as claims see it. ``layouts``, ``pods`` and ``claims`` name who has what is taken.
+
+    ``sharing``: several claims can have one device; ``shares`` are those who do.
+    """
 
     node: str
     index: int
@@ -42,6 +55,8 @@ class Seat:
     layouts: frozenset[str] = frozenset()
     pods: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
+    sharing: bool = False
+    shares: frozenset[ShareOf] = frozenset()
 
     def profiles(self, resource: str) -> tuple[Profile, ...]:
         """Return what of its board a resource means, such as "gpu", "mig" or "mig-1g.10gb"."""
@@ -50,12 +65,24 @@ class Seat:
         every = (*self.board.profiles, self.board.whole)
         return tuple(one for one in every if one.resource_name == resource)
 
-    def room(self, resource: str) -> int:
-        """Return how many devices of a resource claims could have now."""
+    def room(self, resource: str, memory_bytes: int = 0) -> int:
+        """Return how many devices of a resource, or such parts of them, claims could have now."""
         if self.offer is not Offer.OPEN:
             return 0
-        counts = (_most(self.board, self.taken, one) for one in self.profiles(resource))
+        counts = (self._room_for(one, memory_bytes) for one in self.profiles(resource))
         return max(counts, default=0)
+
+    def _room_for(self, profile: Profile, memory_bytes: int) -> int:
+        most = _most(self.board, self.taken, profile)
+        if not self.sharing or not memory_bytes:
+            return most
+        whole = profile.memory_bytes
+        part = claim_devices.share_policy(whole).rounded(memory_bytes)
+        used = Counter[Instance]()
+        for one in self.shares:
+            used[one.instance] += one.memory_bytes
+        beside = sum((whole - u) // part for one, u in used.items() if one.profile == profile)
+        return most * (whole // part) + beside
 
     def holds(self, resources: Sequence[str]) -> bool:
         """Return whether claims could have one device of each of these together, now."""
@@ -64,6 +91,10 @@ class Seat:
         profiles = [self.profiles(one)[:1] for one in resources]
         wish = tuple(profile for found in profiles for profile in found)
         return len(wish) == len(resources) and _fit(self.board, self.taken, wish)
+
+
+_Given = tuple[str, claim_devices.Device]
+"""A claim, and what the scheduler gave it."""
 
 
 class Seats:
@@ -80,16 +111,18 @@ class Seats:
         self._read = {
             gpu.name: self._reading(gpu) for gpu in world.gpus.values() if not gpu.meta.deleting
         }
-        given: dict[tuple[str, int], list[tuple[str, claim_devices.Device]]] = {}
+        given: dict[tuple[str, int], dict[_Given, int]] = {}
         for claim in claims:
             for held in claim.held:
                 try:
                     device = claim_devices.parse(held.device)
                 except ValueError:
                     continue  # of a driver of another version
-                given.setdefault((held.node, device.gpu_index), []).append((str(claim), device))
+                there = given.setdefault((held.node, device.gpu_index), {})
+                key = str(claim), device
+                there[key] = there.get(key, 0) + held.memory_bytes
         return tuple(
-            _with(_serving(seat, world), given.get((seat.node, seat.index), ()))
+            _with(_serving(seat, world), given.get((seat.node, seat.index), {}))
             for _, seat in self._read.values()
         )
 
@@ -117,6 +150,13 @@ def _seat(gpu: Gpu) -> Seat:
         layouts=frozenset([gpu.spec.layout or ""] if wanted or gpu.status.slices else ()),
         pods=frozenset(f"{h.namespace}/{h.name}" for s in gpu.status.slices for h in s.holders),
         claims=frozenset(f"{s.claim.namespace}/{s.claim.name}" for s in gpu.status.claims),
+        sharing=gpu.spec.allow_multiple_allocations,
+        shares=frozenset(
+            ShareOf(instance, f"{s.claim.namespace}/{s.claim.name}", s.memory_bytes)
+            for s in gpu.status.claims
+            if s.shared
+            for instance in _instances(board, [s.place])
+        ),
     )
 
 
@@ -134,14 +174,20 @@ def _serving(seat: Seat, world: World) -> Seat:
     return replace(seat, offer=Offer.OUT) if lost else seat
 
 
-def _with(seat: Seat, given: Sequence[tuple[str, claim_devices.Device]]) -> Seat:
+def _with(seat: Seat, given: Mapping[_Given, int]) -> Seat:
     if not given:
         return seat
-    places = [(d.profile or geometry.WHOLE, d.start or 0, None) for _, d in given]
+    found = [
+        ShareOf(instance, claim, memory_bytes)
+        for (claim, d), memory_bytes in given.items()
+        for instance in _instances(seat.board, [(d.profile or geometry.WHOLE, d.start or 0, None)])
+    ]
+    shares = (one for one in found if 0 < one.memory_bytes < one.instance.profile.memory_bytes)
     return replace(
         seat,
-        taken=seat.taken | frozenset(_instances(seat.board, places)),
+        taken=seat.taken | {one.instance for one in found},
         claims=seat.claims | {claim for claim, _ in given},
+        shares=seat.shares | frozenset(shares),
     )
 
 
@@ -163,10 +209,13 @@ def _fit(board: Board, taken: frozenset[Instance], wish: tuple[Profile, ...]) ->
     return next(iter(planner.ways(board, tuple(taken), wish)), None) is not None
 
 
-def on_nodes(seats: Iterable[Seat], resource: str) -> Mapping[str, int]:
-    """Return how many devices of a resource each node has left; nodes without any are missing."""
+def on_nodes(seats: Iterable[Seat], resource: str, memory_bytes: int = 0) -> Mapping[str, int]:
+    """Return how many devices of a resource, or such parts of them, each node has left.
+
+    Nodes without any are missing.
+    """
     found: dict[str, int] = {}
     for seat in seats:
-        if room := seat.room(resource):
+        if room := seat.room(resource, memory_bytes):
             found[seat.node] = found.get(seat.node, 0) + room
     return found

@@ -7,6 +7,7 @@ from heapq import nsmallest
 from typing import Final
 
 from gpu_operator.api import claim_devices
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.claims.reading import Claim, Request, Wanted
 from gpu_operator.controllers.claims.room import Offer, Seat, on_nodes
@@ -44,7 +45,8 @@ class Judge:
 
     def __init__(self, seats: Sequence[Seat]) -> None:
         self._seats = seats
-        self._known: dict[str, _Resource] = {}
+        self._known: dict[tuple[str, int], _Resource] = {}
+        self._sharing = any(seat.sharing for seat in seats)
 
     def verdict(self, claim: Claim) -> Verdict:
         """Return what is in the way of a claim that wants something."""
@@ -78,13 +80,15 @@ class Judge:
         number = sum(one.count for one in together)
         if number < 2 or any(one.resource == claim_devices.ANY_MIG for one in together):
             return None
+        if self._sharing and any(one.memory_bytes for one in together):
+            return None  # parts of devices of one GPU: that is not looked at
         if number <= _MOST_ON_A_GPU:  # else there is no such GPU
             resources = [one.resource for one in together for _ in range(one.count)]
             if any(seat.holds(resources) for seat in self._seats):
                 return None
         counts = Counter[str]()
         for one in together:
-            counts[self._of(one.resource).what] += one.count
+            counts[self._of(one).what] += one.count
         what = ", ".join(f"{count} x {name}" for name, count in counts.items())
         able = [s for s in self._seats if all(s.profiles(one.resource) for one in together)]
         told = _explained(self._seats, able, lambda seat: False)
@@ -92,7 +96,7 @@ class Judge:
 
     def _of_alternative(self, wanted: Wanted) -> Verdict | None:
         """Return what is in the way of one wish; None: there is room on some node."""
-        found = self._of(wanted.resource)
+        found = self._of(wanted)
         most = max(found.nodes.values(), default=0)
         if most >= wanted.count:
             return None
@@ -107,30 +111,34 @@ class Judge:
                 head += f" (the most is {most} on {best})"
         return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {found.told}")
 
-    def _of(self, resource: str) -> _Resource:
+    def _of(self, wanted: Wanted) -> _Resource:
+        resource = wanted.resource
         if resource not in _RESOURCES:  # whatever somebody calls a class: nothing is kept of it
             what = resource.removeprefix(f"{claim_devices.ANY_MIG}-")
             return _Resource(what, {}, False, "no board has it")
-        if resource not in self._known:
-            self._known[resource] = _looked(self._seats, resource)
-        return self._known[resource]
+        part = wanted.memory_bytes if self._sharing else 0
+        if (resource, part) not in self._known:
+            self._known[resource, part] = _looked(self._seats, resource, part)
+        return self._known[resource, part]
 
     def _room(self, request: Request) -> str:
         wanted = next(one for one in request.alternatives if self._of_alternative(one) is None)
-        found = self._of(wanted.resource)
+        found = self._of(wanted)
         most = nsmallest(_NAMED, found.nodes, key=lambda node: (-found.nodes[node], node))
         named = ", ".join(f"{found.nodes[node]} on {node}" for node in most)
         more = len(found.nodes) - len(most)
         return f"{found.what}, {named}" + (f" and {more} nodes more" if more else "")
 
 
-def _looked(seats: Sequence[Seat], resource: str) -> _Resource:
+def _looked(seats: Sequence[Seat], resource: str, part_bytes: int) -> _Resource:
+    """Look for a resource, or for parts of it with so much memory."""
     able = [seat for seat in seats if seat.profiles(resource)]
+    what = _what(resource, able)
     return _Resource(
-        _what(resource, able),
-        on_nodes(able, resource),
+        f"{quantity.of_bytes(part_bytes)} of a {what}" if part_bytes else what,
+        on_nodes(able, resource, part_bytes),
         any(seat.offer is not Offer.PLUGIN for seat in able),
-        _explained(seats, able, lambda seat: bool(seat.room(resource))),
+        _explained(seats, able, lambda seat: bool(seat.room(resource, part_bytes))),
     )
 
 

@@ -1,0 +1,39 @@
+"""Quantities of memory as the API writes them."""
+
+import pytest
+
+from gpu_operator.api.v1alpha1 import quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("4Gi", 4 << 30),
+        ("20096Mi", 20096 << 20),
+        ("1.5Gi", 3 << 29),
+        (".5Ki", 512),
+        ("4G", 4 * 10**9),
+        ("2k", 2000),
+        ("4e9", 4 * 10**9),
+        ("1E3", 1000),
+        ("1E", 10**18),
+        ("1500m", 2),  # rounded up
+        ("+1", 1),
+    ],
+)
+def test_a_quantity_of_the_api(text: str, expected: int) -> None:
+    assert quantity.of_api(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "-1", "4 Gi", "4gb", "Gi", "1e", "1e999", "1" * 50, "1" * 99 + "Ei", "\u0664"]
+)
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not a quantity"):
+        quantity.of_api(text)
+
+
+@pytest.mark.parametrize("count", [0, 1, 1023, 1 << 10, 20096 << 20, 4 << 30, 3 << 40])
+def test_what_is_written_is_read_again(count: int) -> None:
+    assert quantity.of_api(quantity.of_bytes(count)) == count
