@@ -11,7 +11,7 @@ import pytest
 from gpud_process import wait_until
 from rdmacm_tools import Ended, calls, needed, raced
 from tessera_run import environment
-from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
+from wire_nodes import ADDRESSES, IPV6, NAMES, Nodes, needs_namespaces
 
 pytestmark = needs_namespaces
 
@@ -100,10 +100,24 @@ def test_rping(nodes, how):
         assert len(re.findall(r"ping data: rdma-ping-\d: [!-~]{40}", said)) == 3, said
 
 
-@needed("ucmatose")
-def test_ucmatose_with_many_connections(nodes):
+@needed("rping")
+@pytest.mark.parametrize("how", [(), ("-q",)], ids=["library's queue pair", "own queue pair"])
+def test_rping_over_ipv6(nodes, how):
+    """Who serves any address hears of it; each side's path is from its first GID."""
     served, asked = both(
-        nodes, ("ucmatose", "-c", "50"), ("ucmatose", "-s", ADDRESSES[1], "-c", "50")
+        nodes,
+        ("rping", "-s", "-C", "3", "-v", *how),
+        ("rping", "-c", "-a", IPV6[1], "-C", "3", "-v", *how),
+    )
+    for said in (served, asked):
+        assert len(re.findall(r"ping data: rdma-ping-\d: [!-~]{40}", said)) == 3, said
+
+
+@needed("ucmatose")
+@pytest.mark.parametrize("addresses", [ADDRESSES, IPV6], ids=["IPv4", "IPv6"])
+def test_ucmatose_with_many_connections(nodes, addresses):
+    served, asked = both(
+        nodes, ("ucmatose", "-c", "50"), ("ucmatose", "-s", addresses[1], "-c", "50")
     )
     for said in (served, asked):
         assert "return status 0" in said
@@ -111,9 +125,10 @@ def test_ucmatose_with_many_connections(nodes):
 
 
 @needed("udaddy")
-def test_udaddy(nodes):
+@pytest.mark.parametrize("addresses", [ADDRESSES, IPV6], ids=["IPv4", "IPv6"])
+def test_udaddy(nodes, addresses):
     """A queue pair of datagrams is found by SIDR, and its datagrams go over the wire."""
-    served, asked = both(nodes, ("udaddy", "-c", "3"), ("udaddy", "-s", ADDRESSES[1], "-c", "3"))
+    served, asked = both(nodes, ("udaddy", "-c", "3"), ("udaddy", "-s", addresses[1], "-c", "3"))
     for said in (served, asked):
         assert "return status 0" in said
 

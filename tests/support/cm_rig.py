@@ -42,11 +42,19 @@ class Fabric:
 class Client:
     """A program of a function, with one channel."""
 
-    def __init__(self, fabric: Fabric, index: int, *, shared: bool = True) -> None:
+    def __init__(
+        self,
+        fabric: Fabric,
+        index: int,
+        *,
+        shared: bool = True,
+        gids: tuple[bytes, bytes] | None = None,
+    ) -> None:
         self.fabric = fabric
-        self.gid = gid(index)
+        own = gids or address_of(index).gids
+        self.gid = own[1]
         self.ids = Ids(
-            *(fabric.manager, address_of(index).gids, lambda address: address == LOOPBACK),
+            *(fabric.manager, own, lambda address: address == LOOPBACK),
             shared_loopback=shared,
         )
         self.channel, self.fd = self.new_channel()

@@ -13,6 +13,7 @@ from tessera_run import environment, tessera
 from verbs_tools import WITH_ITS_RUN
 
 ADDRESSES = ("10.78.0.1", "10.78.0.2")
+IPV6 = ("fd78::1", "fd78::2")
 NAMES = ("wire_a", "wire_b")
 PORT = 18515
 
@@ -52,7 +53,7 @@ class Nodes:
         self._do(0, *pair, "peer", "name", NAMES[1], "mtu", str(self._mtu), "netns", holder)
         for node, (name, address) in enumerate(zip(NAMES, ADDRESSES, strict=True)):
             self._do(node, "ip", "addr", "add", f"{address}/24", "dev", name)
-            self._do(node, "ip", "addr", "add", f"fd78::{node + 1}/64", "dev", name, "nodad")
+            self._do(node, "ip", "addr", "add", f"{IPV6[node]}/64", "dev", name, "nodad")
             self._do(node, "ip", "link", "set", name, "up")
             self._do(node, "ip", "link", "set", "lo", "up")
         return self

@@ -1,8 +1,7 @@
 """What all objects of a client share: its place in the engine, its room, its numbers."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -97,10 +96,9 @@ class ClientPlace:
         ends = (self.doorbell_end, self.async_end)
         return (self.page_fd, self.doorbell_fd, self.async_fd, *ends)
 
-    @contextmanager
     def _holding(
         self, kind: str, number: int, descriptor: int, ring_bytes: int = 0, descriptors: int = 1
-    ) -> Iterator[None]:
+    ) -> "_Holding":
         """Keep a copy of an object's descriptor unless something goes wrong. Raises OSError."""
         self.share.take(descriptors, ring_bytes)
         try:
@@ -109,13 +107,10 @@ class ClientPlace:
             self.share.give(descriptors, ring_bytes)
             raise
         self.held[kind, number] = Held(kept, descriptors, ring_bytes)
-        try:
-            yield
-        except BaseException:
-            self._release(kind, number)
-            raise
+        return _Holding(self, kind, number)
 
-    def _release(self, kind: str, number: int) -> None:
+    def release(self, kind: str, number: int) -> None:
+        """Give back what an object has held."""
         held = self.held.pop((kind, number))
         os.close(held.descriptor)
         self.share.give(held.descriptors, held.ring_bytes)
@@ -124,3 +119,20 @@ class ClientPlace:
         handle = self._next
         self._next += 1
         return handle
+
+
+class _Holding:
+    """While an object is made: gives back what it holds where something goes wrong."""
+
+    __slots__ = ("_kind", "_number", "_place")
+
+    def __init__(self, place: ClientPlace, kind: str, number: int) -> None:
+        self._place, self._kind, self._number = place, kind, number
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, raised: type[BaseException] | None, *_: object) -> None:
+        """End."""
+        if raised is not None:
+            self._place.release(self._kind, self._number)

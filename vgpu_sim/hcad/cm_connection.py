@@ -5,9 +5,8 @@ send, and what to tell the owner. Requests are repeated until they are answered 
 many; whatever was lost, doubled or reordered meanwhile, the owner learns each thing once.
 """
 
-from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from vgpu_sim.hcad.cm_messages import (
     Drep,
@@ -59,9 +58,11 @@ class InvalidCall(Exception):
     """The connection is in no state for this; the text says in which it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
-    """One side. ``repeat`` is what a deadline, or a repeated message of the peer, sends again."""
+class Connection(NamedTuple):
+    """One side. ``repeat`` is what a deadline, or a repeated message of the peer, sends again.
+
+    A tuple: each step makes another, which takes a dataclass several times as long.
+    """
 
     state: State
     local_id: int
@@ -78,8 +79,7 @@ class Connection:
     timewait: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """What comes of something. ``told`` is at most one thing, with the message that brought it."""
 
     connection: Connection
@@ -93,7 +93,7 @@ def request(req: Req, now: float) -> Step:
     wait = seconds(req.response_timeout)
     timewait = seconds(req.path.ack_timeout)
     made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
-    return Step(_repeating(replace(made, wait=wait, timewait=timewait), req, now), req)
+    return Step(_repeating(made._replace(wait=wait, timewait=timewait), req, now), req)
 
 
 def requested(req: Req, local_id: int) -> Connection:
@@ -101,7 +101,7 @@ def requested(req: Req, local_id: int) -> Connection:
     made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
     wait = seconds(_within(req.response_timeout, *_WAITS))
     timewait = seconds(_within(req.path.ack_timeout, *_WAITS))
-    return replace(made, most_retries=req.max_retries, wait=wait, timewait=timewait)
+    return made._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
 
 
 def search(req: SidrReq, now: float, wait: float, retries: int) -> Step:
@@ -121,7 +121,7 @@ def accept(one: Connection, rep: Rep | SidrRep, now: float) -> Step:
         _must(one, State.SIDR_RECEIVED)
         return Step(closed(one), rep)
     _must(one, State.REQ_RECEIVED)
-    waiting = replace(one, state=State.REP_SENT, qpn=rep.qpn)
+    waiting = one._replace(state=State.REP_SENT, qpn=rep.qpn)
     return Step(_repeating(waiting, rep, now), rep)
 
 
@@ -129,7 +129,7 @@ def establish(one: Connection, data: bytes = b"") -> Step:
     """Confirm the responder's answer. Raises InvalidCall."""
     _must(one, State.REP_RECEIVED)
     rtu = Rtu(one.local_id, one.remote_id, data)
-    return Step(replace(one, state=State.ESTABLISHED, repeat=rtu), rtu)
+    return Step(one._replace(state=State.ESTABLISHED, repeat=rtu), rtu)
 
 
 def notify(one: Connection) -> Step:
@@ -157,7 +157,7 @@ def disconnect(one: Connection, now: float) -> Step:
         drep = Drep(one.local_id, one.remote_id)
         return Step(_timewait(one, drep, now), drep)
     dreq = Dreq(one.local_id, one.remote_id, one.remote_qpn)
-    return Step(_repeating(replace(one, state=State.DREQ_SENT), dreq, now), dreq)
+    return Step(_repeating(one._replace(state=State.DREQ_SENT), dreq, now), dreq)
 
 
 def destroy(one: Connection) -> Message | None:
@@ -184,7 +184,7 @@ def expire(one: Connection, now: float) -> Step:
     if one.state is State.TIMEWAIT:
         return Step(closed(one), told=Told.TIMEWAIT_OVER)
     if one.retries > 0:
-        again = replace(one, deadline=now + one.wait, retries=one.retries - 1)
+        again = one._replace(deadline=now + one.wait, retries=one.retries - 1)
         return Step(again, one.repeat)
     if one.state is State.DREQ_SENT:
         return Step(_timewait(one, None, now), told=Told.DISCONNECTED)
@@ -241,8 +241,8 @@ def _receive_req(one: Connection) -> Step:
 
 def _receive_rep(one: Connection, rep: Rep) -> Step:
     if one.state is State.REQ_SENT:
-        known = replace(one, remote_id=rep.local_id, remote_qpn=rep.qpn)
-        answered = replace(known, state=State.REP_RECEIVED, deadline=None, repeat=None)
+        known = one._replace(remote_id=rep.local_id, remote_qpn=rep.qpn)
+        answered = known._replace(state=State.REP_RECEIVED, deadline=None, repeat=None)
         return Step(answered, None, Told.RESPONSE, rep)
     repeated = one.state is State.ESTABLISHED and rep.local_id == one.remote_id
     return Step(one, one.repeat if repeated else None)  # the RTU, of whoever sends any
@@ -261,14 +261,14 @@ def _receive_mra(one: Connection, mra: Mra, now: float) -> Step:
     if about is None or mra.about != about:
         return Step(one)
     service = seconds(min(mra.service_timeout, _LONGEST_SERVICE))
-    return Step(replace(one, deadline=now + one.wait + service))
+    return Step(one._replace(deadline=now + one.wait + service))
 
 
 def _receive_dreq(one: Connection, dreq: Dreq, now: float) -> Step:
     if dreq.qpn != one.qpn:
         return Step(one)
     if one.state in (State.ESTABLISHED, State.REP_SENT):
-        asked = replace(one, state=State.DREQ_RECEIVED, deadline=None, repeat=None)
+        asked = one._replace(state=State.DREQ_RECEIVED, deadline=None, repeat=None)
         return Step(asked, None, Told.DISCONNECTED, dreq)
     drep = Drep(one.local_id, one.remote_id)
     if one.state is State.DREQ_SENT:  # both at once
@@ -277,22 +277,22 @@ def _receive_dreq(one: Connection, dreq: Dreq, now: float) -> Step:
 
 
 def _established(one: Connection, message: Message | None = None) -> Step:
-    done = replace(one, state=State.ESTABLISHED, deadline=None, repeat=None)
+    done = one._replace(state=State.ESTABLISHED, deadline=None, repeat=None)
     return Step(done, None, Told.ESTABLISHED, message)
 
 
 def _repeating(one: Connection, message: Message, now: float) -> Connection:
     """Send it again until it is answered, or as often as may be."""
-    return replace(one, repeat=message, deadline=now + one.wait, retries=one.most_retries)
+    return one._replace(repeat=message, deadline=now + one.wait, retries=one.most_retries)
 
 
 def _timewait(one: Connection, repeat: Message | None, now: float) -> Connection:
-    return replace(one, state=State.TIMEWAIT, repeat=repeat, deadline=now + one.timewait)
+    return one._replace(state=State.TIMEWAIT, repeat=repeat, deadline=now + one.timewait)
 
 
 def closed(one: Connection) -> Connection:
     """Return it as it is when nothing of it is left."""
-    return replace(one, state=State.CLOSED, deadline=None, repeat=None)
+    return one._replace(state=State.CLOSED, deadline=None, repeat=None)
 
 
 def _rejection(one: Connection, reason: int, data: bytes) -> Rej:

@@ -67,13 +67,13 @@ def reply(
     )
 
 
-def plain(one: CmId, kind: CmEventType, gid: bytes, status: int = 0) -> CmEvent:
+def plain(one: CmId, kind: CmEventType, status: int = 0) -> CmEvent:
     """Return an event that says no more than its type, a status and the id's addresses."""
     return CmEvent(
         type=kind,
         status=status,
         handle=one.handle,
-        route=one.route(gid),
+        route=one.route(),
         path=HcaQpAttributes(state=VerbsState.INIT),
         port_space=one.port_space,
     )
@@ -81,7 +81,7 @@ def plain(one: CmId, kind: CmEventType, gid: bytes, status: int = 0) -> CmEvent:
 
 def requested(one: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
     """Return the event of a request that ``one`` was made for."""
-    event = plain(one, CmEventType.CONNECT_REQUEST, function.gid)
+    event = plain(one, CmEventType.CONNECT_REQUEST)
     assert one.listener is not None
     event.listener = one.listener.handle
     _put(event, message.data[HEADER_BYTES:])
@@ -92,14 +92,20 @@ def requested(one: CmId, function: Function, message: Req | SidrReq) -> CmEvent:
         event.initiator_depth = message.responder_resources
         event.flow_control, event.srq = message.flow_control, message.srq
         event.retry_count, event.rnr_retry_count = message.retry_count, message.rnr_retry_count
-        event.path = _path(one, function, message, message.qpn, message.psn)
-        event.path.rnr_retry = message.rnr_retry_count
+        event.path = path_to(one, function, message)
     return event
+
+
+def path_to(one: CmId, function: Function, asked: Req) -> HcaQpAttributes:
+    """Return what the queue pair is to be set to of who was ``asked``."""
+    path = _path(one, function, asked, asked.qpn, asked.psn)
+    path.rnr_retry = asked.rnr_retry_count
+    return path
 
 
 def told(one: CmId, function: Function, told: Told, message: Message | None) -> CmEvent:
     """Return the event of what became of a connection."""
-    event = plain(one, _TYPES[told], function.gid)
+    event = plain(one, _TYPES[told])
     if told is Told.UNREACHABLE:
         event.status = message.status if isinstance(message, SidrRep) else -errno.ETIMEDOUT
     if isinstance(message, Rej):
@@ -122,7 +128,7 @@ def told(one: CmId, function: Function, told: Told, message: Message | None) -> 
 
 def joined(one: CmId, function: Function, group: bytes) -> CmEvent:
     """Return the event of a multicast group that an id may use: its address is the group's GID."""
-    event = plain(one, CmEventType.MULTICAST_JOIN, function.gid)
+    event = plain(one, CmEventType.MULTICAST_JOIN)
     event.qpn, event.qkey = MULTICAST_QPN, cm.CM_UDP_QKEY
     event.path = _path(one, function, None, MULTICAST_QPN, 0)
     ctypes.memmove(event.path.dgid, group, 16)
@@ -140,7 +146,7 @@ def _path(one: CmId, function: Function, req: Req | None, qpn: int, psn: int) ->
         traffic_class=req.path.traffic_class if req else 0,
         timeout=req.path.ack_timeout if req else 0,
         retry_count=req.retry_count if req else 0,
-        sgid_index=len(function.gids) - 1,
+        sgid_index=function.gids.index(one.gid),
         hop_limit=64,
         is_global=1,
         port=1,

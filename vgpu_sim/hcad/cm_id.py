@@ -45,6 +45,8 @@ class CmId:
     client: Client
     channel: Channel
     port_space: int
+    gid: bytes
+    """Which of its function's its connection uses."""
     state: IdState = IdState.NEW
     source: bytes = bytes(16)
     port: int = 0
@@ -62,6 +64,8 @@ class CmId:
     waiting: int = 0
     """Requests to this listener that were not answered yet."""
     settled: bool = False
+    qpn: int = 0
+    """The queue pair that hcad sets to the peer when that accepts; 0: its program does."""
 
     @property
     def is_datagrams(self) -> bool:
@@ -111,12 +115,12 @@ class CmId:
             del self.client.function.ports[key]
         self.holds_port = False
 
-    def route(self, gid: bytes) -> CmRoute:
-        """Return its addresses; ``gid`` is the function's, where it is bound to that."""
+    def route(self) -> CmRoute:
+        """Return its addresses; of what is bound to any the one that it uses."""
         any_address = self.source == bytes(16)
         bound = self.state not in (IdState.NEW, IdState.BOUND, IdState.LISTENING)
         route = CmRoute(has_device=not any_address or bound)
-        source = gid if any_address and bound else self.source
+        source = self.gid if any_address and bound else self.source
         ctypes.memmove(route.source.address, source, 16)
         ctypes.memmove(route.destination.address, self.destination, 16)
         route.source.port, route.destination.port = self.port, self.destination_port

@@ -103,7 +103,9 @@ class Ids:
         """Remove an id; what it was connected to is told. Raises OSError."""
         one = _get(self._ids, handle)
         # Requests to it that nobody has heard of go with it.
-        unheard = [other for other in self._ids.values() if other.listener is one]
+        unheard: list[CmId] = []
+        if one.state is IdState.LISTENING:
+            unheard = [other for other in self._ids.values() if other.listener is one]
         gone = one.channel.withdraw({handle, *(other.handle for other in unheard)})
         removed = {event.handle for event in gone if event.type == CmEventType.CONNECT_REQUEST}
         for other in unheard:
@@ -124,7 +126,7 @@ class Ids:
         if source not in (_ANY, *self.function.gids) and not self._near(source):
             raise _refused(errno.EADDRNOTAVAIL)
         self._bind(one, source, wanted.source.port, bool(wanted.reuse))
-        return one.route(self.function.gid)
+        return one.route()
 
     def listen(self, wanted: cm.CmPair) -> cm.CmRoute:
         """Serve an id's port. Raises OSError."""
@@ -138,7 +140,7 @@ class Ids:
         one.backlog = min(wanted.value, cm.CM_MAX_BACKLOG) or cm.CM_MAX_BACKLOG
         one.state = IdState.LISTENING
         self.function.listeners[one.service] = one
-        return one.route(self.function.gid)
+        return one.route()
 
     def resolve_address(self, wanted: cm.CmBind) -> None:
         """Find who has an address; an event says. Raises OSError."""
@@ -158,10 +160,13 @@ class Ids:
             self._bind(one, source, wanted.source.port, bool(wanted.reuse))
         one.anywhere = destination == _ANY or self._near(destination)
         one.destination, one.destination_port = destination, wanted.destination.port
-        status = 0 if one.anywhere or group else self._unreachable(destination)
+        elsewhere = not (one.anywhere or group)
+        if elsewhere:
+            one.gid = self.manager.source_towards(self.function, destination)
+        status = self._unreachable(one.gid, destination) if elsewhere else 0
         one.state = IdState.BOUND if status else IdState.RESOLVED
         kind = CmEventType.ADDR_ERROR if status else CmEventType.ADDR_RESOLVED
-        self._emit(one, cm_events.plain(one, kind, self.function.gid, -status))
+        self._emit(one, cm_events.plain(one, kind, -status))
 
     def resolve_route(self, handle: int) -> None:
         """Find the way there; an event says. Raises OSError."""
@@ -169,7 +174,7 @@ class Ids:
         if one.state is not IdState.RESOLVED:
             raise _refused(errno.EINVAL)
         one.state = IdState.ROUTED
-        self._emit(one, cm_events.plain(one, CmEventType.ROUTE_RESOLVED, self.function.gid))
+        self._emit(one, cm_events.plain(one, CmEventType.ROUTE_RESOLVED))
 
     def join(self, wanted: cm.CmBind) -> None:
         """Let an id of datagrams use a multicast group; an event says its GID. Raises OSError.
@@ -198,7 +203,7 @@ class Ids:
             peer = server.gid
         kind: type = SidrReq if one.is_datagrams else Req
         data = _data(wanted, MOST_DATA[kind] - _HEADER)
-        header = cm_private.Endpoints(self.function.gid, one.port, peer)
+        header = cm_private.Endpoints(one.gid, one.port, peer)
         try:
             data = cm_private.pack(header) + data
         except ValueError as err:
@@ -209,16 +214,16 @@ class Ids:
         if one.is_datagrams:
             request = SidrReq(number, service, data=data.ljust(MOST_DATA[SidrReq], b"\0"))
         else:
-            path = Path(self.function.gid, peer, wanted.traffic_class)
+            path = Path(one.gid, peer, wanted.traffic_class)
             mtu = self.manager.mtu_of(self.function, peer)
             request = cm_events.request(wanted, number, service, path, one.psn, data, mtu)
         one.request = request
         one.state = IdState.CONNECTING
-        one.endpoint = self.manager.request(self.function, peer, request, one)
+        one.endpoint = self.manager.request(one.gid, peer, request, one)
 
     def accept(self, wanted: cm.CmConnect) -> None:
         """Say yes to who asked. Raises OSError."""
-        one, endpoint = self._connected(wanted.handle)
+        one, endpoint = self.connected(wanted.handle)
         number = endpoint.connection.local_id
         answer: Rep | SidrRep
         if one.is_datagrams:
@@ -235,17 +240,17 @@ class Ids:
 
     def establish(self, handle: int) -> None:
         """Confirm the peer's answer. Raises OSError."""
-        _, endpoint = self._connected(handle)
+        _, endpoint = self.connected(handle)
         self._step(endpoint, lambda now: cm_connection.establish(endpoint.connection))
 
     def notify(self, handle: int) -> None:
         """Hear from the program that data has come. Raises OSError."""
-        _, endpoint = self._connected(handle)
+        _, endpoint = self.connected(handle)
         self._step(endpoint, lambda now: cm_connection.notify(endpoint.connection))
 
     def reject(self, wanted: cm.CmReject) -> None:
         """Say no to who asked, or to its answer. Raises OSError."""
-        one, endpoint = self._connected(wanted.handle)
+        one, endpoint = self.connected(wanted.handle)
         data = _data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED
         self._step(endpoint, lambda now: cm_connection.reject(endpoint.connection, reason, data))
@@ -253,7 +258,7 @@ class Ids:
 
     def disconnect(self, handle: int) -> None:
         """End a connection, or agree to its end. Raises OSError."""
-        _, endpoint = self._connected(handle)
+        _, endpoint = self.connected(handle)
         self._step(endpoint, lambda now: cm_connection.disconnect(endpoint.connection, now))
 
     def migrate(self, wanted: cm.CmPair) -> None:
@@ -274,7 +279,8 @@ class Ids:
         one = self._add(listener.channel, listener.port_space)
         told = cm_private.unpack(request.data)
         one.state = IdState.CONNECTING
-        one.source, one.port = endpoint.local, listener.port
+        one.gid = one.source = endpoint.local
+        one.port = listener.port
         one.destination, one.destination_port = endpoint.peer, told.port
         one.peer, one.psn = endpoint.peer, secrets.randbits(24)
         one.endpoint, one.listener, one.request = endpoint, listener, request
@@ -290,7 +296,7 @@ class Ids:
         self._emit(one, cm_events.told(one, self.function, told, message))
 
     def _add(self, channel: Channel, space: int) -> CmId:
-        one = CmId(self._handle(), self, channel, space)
+        one = CmId(self._handle(), self, channel, space, self.function.gid)
         self._ids[one.handle] = one
         channel.ids += 1
         return one
@@ -317,9 +323,9 @@ class Ids:
                 return port
         raise _refused(errno.EADDRNOTAVAIL)
 
-    def _unreachable(self, address: bytes) -> int:
+    def _unreachable(self, source: bytes, address: bytes) -> int:
         """Return an errno value where no function has an address, 0 where one has."""
-        if self.manager.leads_to(self.function.gid, address):
+        if self.manager.leads_to(source, address):
             return 0
         mapped = cm_private.is_mapped(address)
         inside = mapped and int.from_bytes(address[12:]) & int(NETWORK.netmask) == int(
@@ -327,7 +333,12 @@ class Ids:
         )
         return errno.EHOSTUNREACH if inside else errno.ENETUNREACH
 
-    def _connected(self, handle: int) -> tuple[CmId, Endpoint]:
+    def get(self, handle: int) -> CmId:
+        """Return an id of this client. Raises OSError."""
+        return _get(self._ids, handle)
+
+    def connected(self, handle: int) -> tuple[CmId, Endpoint]:
+        """Return an id that has a side of a connection. Raises OSError."""
         one = _get(self._ids, handle)
         if one.endpoint is None:
             raise _refused(errno.EINVAL)

@@ -65,7 +65,7 @@ class Function:
 
     @property
     def gid(self) -> bytes:
-        """Return the one that its connections use: the last."""
+        """Return the one that its connections use unless another is called for: the last."""
         return self.gids[-1]
 
 
@@ -136,6 +136,17 @@ class Manager:
             return True
         return self.wire is not None and self.reaches(source, destination)
 
+    def source_towards(self, function: Function, destination: bytes) -> bytes:
+        """Return which of a function's GIDs a connection with an address comes from.
+
+        The last of the address's family that leads there; where there is none, the last.
+        """
+        mapped = cm_private.is_mapped(destination)
+        for gid in reversed(function.gids):
+            if cm_private.is_mapped(gid) == mapped and self.leads_to(gid, destination):
+                return gid
+        return function.gid
+
     def mtu_of(self, function: Function, peer: bytes) -> int:
         """Return the ibv_mtu of a function's path, as far as this node knows it."""
         other = self._functions.get(peer)
@@ -160,16 +171,14 @@ class Manager:
             if number not in self._endpoints:
                 return number
 
-    def request(
-        self, function: Function, peer: bytes, request: Req | SidrReq, owner: Owner
-    ) -> Endpoint:
-        """Ask for a connection; ``request`` has a number of ``new_number``."""
+    def request(self, local: bytes, peer: bytes, request: Req | SidrReq, owner: Owner) -> Endpoint:
+        """Ask for a connection between two GIDs; ``request`` has a number of ``new_number``."""
         now = self._clock()
         if isinstance(request, Req):
             step = cm.request(request, now)
         else:
             step = cm.search(request, now, seconds(20), 15)
-        endpoint = Endpoint(step.connection, function.gid, peer, request.service, False, owner)
+        endpoint = Endpoint(step.connection, local, peer, request.service, False, owner)
         self._endpoints[step.connection.local_id] = endpoint
         assert step.connection.deadline is not None
         self._arm(endpoint, step.connection.deadline)

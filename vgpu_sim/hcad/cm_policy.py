@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from vgpu_sim.hal.cm import CmPortSpace
 from vgpu_sim.hcad.cm_messages import MOST_DATA, Reason, Rej
@@ -45,6 +46,7 @@ def allow_all(source: str, destination: str, port: int, space: str) -> None:
     del source, destination, port, space
 
 
+@lru_cache(maxsize=1024)
 def service_of(service_id: int, *, is_server: bool = False) -> Service:
     """Return what a service id of RDMA-CM names: space * 65,536 + port."""
     number = service_id >> 16

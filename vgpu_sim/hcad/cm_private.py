@@ -6,12 +6,14 @@ port, source and destination address; 36 bytes. Port spaces TCP and UDP carry it
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Final
 
 _LAYOUT: Final = struct.Struct(">BBH16s16s")
 HEADER_BYTES: Final = _LAYOUT.size
 _MAPPED: Final = bytes(10) + b"\xff\xff"
+_LOOPBACK: Final = bytes(15) + b"\1"
 
 
 class MalformedHeader(ValueError):
@@ -32,11 +34,17 @@ def is_mapped(address: bytes) -> bool:
     return address.startswith(_MAPPED)
 
 
+def is_loopback(address: bytes) -> bool:
+    """Tell whether an address of 16 bytes is one of 127.0.0.0/8, or ::1."""
+    return address[12] == 127 if is_mapped(address) else address == _LOOPBACK
+
+
 def is_multicast(address: bytes) -> bool:
     """Tell whether an address of 16 bytes is a group's, of IPv4 or IPv6."""
     return address[12] >> 4 == 0xE if is_mapped(address) else address[0] == 0xFF
 
 
+@lru_cache(maxsize=1024)
 def text(address: bytes) -> str:
     """Return an address as policies have it: IPv4 where it is mapped."""
     whole = IPv6Address(address)

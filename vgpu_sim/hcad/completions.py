@@ -106,7 +106,7 @@ class Completions(ClientPlace):
             raise refused(errno.EBUSY)
         del self._cqs[handle]
         self._engine.remove_cq(cq.engine)
-        self._release("cq", handle)
+        self.release("cq", handle)
         if cq.channel:
             self._channels[cq.channel].queues -= 1
 

@@ -27,6 +27,7 @@ from vgpu_sim.hcad.parties import Parties, Party
 from vgpu_sim.hcad.qos import EngineClasses
 
 _DEFAULT: Final = DEFAULT_PKEY | FULL
+_EVERYTHING: Final = Judgement(_DEFAULT, ALL, ALL)
 
 
 class StaleTables(Exception):
@@ -226,6 +227,8 @@ class Enforcer:
             return None
         if self._judge is None:
             return Refusal("no policy is known yet")
+        known = self.parties.known_as
+        source, destination = known(source, destination), known(destination, source)
         flow = Flow(source, destination, self.pkeys_at(source)[0], port, space)
         verdict = self._judge.judge(flow)
         if verdict.verbs & Verb.CM:
@@ -303,7 +306,7 @@ class Enforcer:
     def _judged(self, connection: Connection) -> Judgement:
         """Judge both directions of a connection."""
         if not self.managed:
-            return Judgement(_DEFAULT, ALL, ALL)
+            return _EVERYTHING
         if connection.is_raw:
             return self._judged_raw(connection.party)
         peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked

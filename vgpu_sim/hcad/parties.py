@@ -69,6 +69,17 @@ class Parties:
         """Return who has an address here."""
         return next((one for one in self._all if address in one.addresses), None)
 
+    def known_as(self, address: str, peer: str) -> str:
+        """Return the address that tables may know of who has another one here, towards a peer.
+
+        A function's first GID can be an address of its own, beside that by which tables know it.
+        """
+        if self.at(address) is not None:
+            return address
+        gid = _gid(address)
+        found = next((one for one in self._all if gid in one.gids), None)
+        return found.address_towards(peer) if found is not None else address
+
     def address_of_gid(self, gid: bytes) -> str | None:
         """Return the address that tables may know; None where nothing can be said.
 
@@ -79,6 +90,11 @@ class Parties:
             return _text(gid)
         found = next((one for one in self._all if gid in one.gids), None)
         return found.addresses[0] if found is not None else None
+
+
+def _gid(address: str) -> bytes:
+    ip = ipaddress.ip_address(address)
+    return b"\0" * 10 + b"\xff\xff" + ip.packed if ip.version == 4 else ip.packed
 
 
 def _text(gid: bytes) -> str:

@@ -90,7 +90,7 @@ class SharedReceives(Domains):
             raise refused(errno.EBUSY)
         del self._srqs[handle]
         self._engine.remove_srq(srq.engine)
-        self._release("srq", handle)
+        self.release("srq", handle)
         self._free_srqs.append(srq.index)
         self._pds[srq.pd] -= 1
 

@@ -1,7 +1,7 @@
 """The connection's state machine under schedules that networks make: lost, doubled, reordered."""
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -180,9 +180,9 @@ def test_no_message_in_any_state_is_more_than_ignored_or_answered(data):
         ]
     )
     state = data.draw(st.sampled_from(list(State)))
-    one = replace(pair.here.connection, state=state, deadline=None)
+    one = pair.here.connection._replace(state=state, deadline=None)
     if state in (State.REQ_SENT, State.DREQ_SENT, State.TIMEWAIT):
-        one = replace(one, deadline=1.0)
+        one = one._replace(deadline=1.0)
     for _ in range(6):
         step = cm.receive(one, data.draw(messages), 0.0)
         if one.state is State.CLOSED:

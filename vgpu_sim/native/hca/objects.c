@@ -251,7 +251,12 @@ static void reset(struct hca *hca, struct hca_qp *qp) {
  * times, and an engine that is woken looks for requests for a while before it sleeps again. */
 static bool has_work(const struct hca *hca, const struct hca_qp *qp) {
   const uint32_t state = qp->attributes.state;
-  if (state == TESSERA_VERBS_STATE_ERR || state == TESSERA_VERBS_STATE_SQD) return true;
+  if (state == TESSERA_VERBS_STATE_SQD) return true;
+  /* What fails has its receives flushed, too; of a shared queue there is an event. */
+  const bool receives =
+      qp->srq || qp->holds ||
+      __atomic_load_n(&qp->page->recv_head, __ATOMIC_ACQUIRE) != qp->recv_tail;
+  if (state == TESSERA_VERBS_STATE_ERR && receives) return true;
   return hca->first_waiting || qp->wired ||
          __atomic_load_n(&qp->page->send_head, __ATOMIC_ACQUIRE) != qp->send_tail;
 }

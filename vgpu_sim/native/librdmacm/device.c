@@ -8,7 +8,7 @@
 #include "ids.h"
 #include "verbs_api.h"
 
-enum { PORT = 1, CONNECTION_GID = 1 };
+enum { PORT = 1, FIRST_GID = 0, CONNECTION_GID = 1 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ibv_context *opened;
@@ -42,6 +42,15 @@ struct ibv_pd *tsr_default_pd(void) {
   return domain;
 }
 
+/* The one that its connection comes from: the first where that is its address, else the usual one. */
+static int own_gid(struct ibv_context *context, const struct tsr_id *id, union ibv_gid *gid) {
+  const struct sockaddr_in6 *source = (const struct sockaddr_in6 *)&id->rdma.route.addr.src_storage;
+  if (source->sin6_family == AF_INET6 && ibv_query_gid(context, PORT, FIRST_GID, gid) == 0 &&
+      memcmp(gid, &source->sin6_addr, sizeof *gid) == 0)
+    return 0;
+  return ibv_query_gid(context, PORT, CONNECTION_GID, gid) == 0 ? 0 : errno;
+}
+
 int tsr_id_bind_device(struct tsr_id *id) {
   struct ibv_context *context = tsr_verbs();
   if (!context) return errno;
@@ -50,7 +59,7 @@ int tsr_id_bind_device(struct tsr_id *id) {
   struct rdma_ib_addr *own = &id->rdma.route.addr.addr.ibaddr;
   own->pkey = 0xffff;
   if (id->rdma.pd == NULL) id->rdma.pd = tsr_default_pd();
-  return ibv_query_gid(context, PORT, CONNECTION_GID, &own->sgid) == 0 ? 0 : errno;
+  return own_gid(context, id, &own->sgid);
 }
 
 struct ibv_context **tsr_rdma_get_devices(int *count) {
