@@ -15,7 +15,7 @@ from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.exec.jit.launch import CONTEXT_DYNAMIC_SHARED, THREAD_SHARED_BASE, EntryArguments
 from vgpu_sim.exec.jit.ssa import Operation, SsaFunction
 from vgpu_sim.exec.jit.text import Text
-from vgpu_sim.isa import Space
+from vgpu_sim.isa import EFFECTS, Space
 
 _MOST_BYTES: Final = 1 << 24  # more than any block has
 _NEAR_BYTES = 1 << 29
@@ -121,9 +121,11 @@ def _size(text: Text, launch: EntryArguments, ssa: SsaFunction) -> str:
 def _may_reach(ssa: SsaFunction) -> bool:
     """Return whether a function has memory that its block shares, or may ask for some."""
     nodes = (node for block in ssa.blocks.values() for node in block.nodes)
+    instructions = [node.instruction for node in nodes if isinstance(node, Operation)]
     return ssa.function.shared_bytes > 0 or any(
-        isinstance(node, Operation) and node.instruction.space in (Space.SHARED, Space.GENERIC)
-        for node in nodes
+        instruction.space in (Space.SHARED, Space.GENERIC)
+        and (EFFECTS[instruction.op].reads or EFFECTS[instruction.op].writes)
+        for instruction in instructions
     )
 
 
