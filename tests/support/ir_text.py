@@ -153,6 +153,8 @@ def access_of(line: Line) -> tuple[str | None, int]:
         return line.operands[0], 0
     if line.op in _CONTROL_WORD:
         return line.operands[0], 4
+    if line.op == "@llvm.prefetch.p0":
+        return line.operands[0], 1
     if line.op.startswith("@llvm.") and _OF_POINTERS.search(line.text.partition("(")[2]):
         raise NotRead(f"an access that is not known: {line.text}")
     known = (

@@ -44,10 +44,11 @@ class NativeEntry:
     """Native code of a kernel for one block shape: where it is, and how it is called.
 
     ``groups`` 0: ``address`` is a ``tessera_kernel_entry`` of the native headers, which runs whole
-    blocks. Else a block's threads wait for each other in so many groups of lanes, ``address`` is a
-    ``tessera_group_entry``, and each group needs ``stack_bytes`` of stack. ``counts`` is how many
-    lanes a group has where groups come to barriers that are counted, or meet in a warp; else 0.
-    ``polls`` says that they wait for other blocks, too.
+    blocks, and clears what each of them shares. Else a block's threads wait for each other in so
+    many groups of lanes, ``address`` is a ``tessera_group_entry``, and each group needs
+    ``stack_bytes`` of stack. ``counts`` is how many lanes a group has where groups come to barriers
+    that are counted, or meet in a warp; else 0. ``polls`` says that they wait for other blocks
+    too.
 
     ``provisional``: there will be better code, unless its compiler ends before.
     """

@@ -10,14 +10,26 @@ one group of one block, and there is one other version, for both cases: lanes th
 be run one after the other.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
-from vgpu_sim.exec.jit import combining, nans, places, polls, shared_memory, stops, values
+from vgpu_sim.exec.jit import (
+    ahead,
+    block_indices,
+    combining,
+    nans,
+    places,
+    polls,
+    shared_memory,
+    stops,
+    values,
+)
 from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.geometry import Geometry
-from vgpu_sim.exec.jit.launch import CONTEXT_GRID, THREAD_BLOCK, THREAD_BLOCK_INDEX, EntryArguments
+from vgpu_sim.exec.jit.launch import THREAD_BLOCK, THREAD_BLOCK_INDEX, EntryArguments
 from vgpu_sim.exec.jit.local_memory import LocalMemory
 from vgpu_sim.exec.jit.masks import FULL, MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
@@ -141,38 +153,47 @@ class Assembler:
     ) -> None:
         """Write one version here, for groups that are ``whole`` or not; it runs on to ``done``."""
         labels = {"done": done} | {way: way for way in ("trap", "restart", "masked", "stop")}
+        emitter, local = self._emitter(text, analysis, first, block, labels, table)
+        local.clear()
+        store, masks = emitter.values, emitter.masks
+        present = FULL if whole else places.present(text, analysis.geometry, emitter.specials)
+        bounds = Bounds(store) if self.plan.tier else None
+        Regions(text, store, masks, Nodes(emitter), self._nans, labels, bounds).write(present)
+
+    def _emitter(
+        self,
+        text: Text,
+        analysis: Analysis,
+        first: str,
+        block: tuple[str, str, str],
+        labels: Mapping[str, str] = MappingProxyType({}),
+        table: combining.Table | None = None,
+    ) -> tuple[Emitter, LocalMemory]:
         launch = EntryArguments(text, self._offset_of)
         store = values.Values(text, analysis, self._nans, self._types, launch.symbol)
         masks = MaskWriter(text, analysis.geometry.strips)
-        function = self._ssa.function
-        local = LocalMemory(
-            text,
-            store,
-            masks,
-            launch,
-            function.local_bytes,
-            has_stack=has_stack(function),
-        )
+        function, stack = self._ssa.function, has_stack(self._ssa.function)
+        local = LocalMemory(text, store, masks, launch, function.local_bytes, has_stack=stack)
         memory = Memory(text, store, masks, launch, self._provenance, local, table)
-        local.clear()
         specials = Specials(first, places.bases(text, analysis.geometry, first), block)
-        emitter = Emitter(text, store, memory, masks, launch, self._nans, specials, labels)
-        present = FULL if whole else places.present(text, analysis.geometry, specials)
-        bounds = Bounds(store) if self.plan.tier else None
-        Regions(text, store, masks, Nodes(emitter), self._nans, labels, bounds).write(present)
+        return Emitter(text, store, memory, masks, launch, self._nans, specials, labels), local
 
     def _entry(self) -> None:
         text, subprogram = self._begin(ENTRY, self._geometry.width)
         with text.in_prologue():
-            grid = [self._grid_size(text, axis) for axis in range(3)]
+            grid = block_indices.sizes(text)
             text.do("%none = icmp uge i64 %begin, %end")
-            start = self._first_block(text, grid)
+            start = block_indices.of_block(text, grid, "%begin")
         text.begin("start")
         text.branch("%none", "leave", "blocks")
         text.begin("blocks")
         places, names = [text.reserve() for _ in range(4)], ["%block", "%cx", "%cy", "%cz"]
         text.do(f"%current = getelementptr i8, ptr %thread, i64 {THREAD_BLOCK}")
         text.do("store i64 %block, ptr %current, align 8")
+        shared_memory.clear(text, self._ssa)
+        if self._together and self._geometry.groups == 1 and self.plan.tier:
+            following = block_indices.following(text, grid, names[1:])
+            ahead.fetch(self._emitter(text, self.fast, "0", following)[0])
         table = combining.Table(text, self._combined) if self._combined else None
         self._groups(text, table)
         text.begin("next")
@@ -213,22 +234,6 @@ class Assembler:
         head += " ptr noalias %thread) #0"
         self._functions.insert(0, self._finish(text, subprogram, head, "start"))
 
-    def _grid_size(self, text: Text, axis: int) -> str:
-        address = text.let(f"getelementptr i8, ptr %ctx, i64 {CONTEXT_GRID + 4 * axis}")
-        return text.let(f"load i32, ptr {address}, align 4, !invariant.load !0")
-
-    def _first_block(self, text: Text, grid: list[str]) -> tuple[str, ...]:
-        """Block indices of ``%begin``: x fastest."""
-        rest, indices = "%begin", []
-        for size in grid[:2]:
-            wide = text.let(f"zext i32 {size} to i64")
-            # An empty grid never gets here with blocks to run, but must not divide by zero.
-            wide = text.intrinsic("umax", "i64", False, wide, "1")
-            index = text.let(f"urem i64 {rest}, {wide}")
-            indices.append(text.let(f"trunc i64 {index} to i32"))
-            rest = text.let(f"udiv i64 {rest}, {wide}")
-        return (*indices, text.let(f"trunc i64 {rest} to i32"))
-
     def _groups(self, text: Text, table: combining.Table | None) -> None:
         geometry = self._geometry
 
@@ -237,6 +242,7 @@ class Assembler:
             if table is not None:
                 table.settle()
 
+        begun = text.block_label
         text.jump("group")
         text.begin("group")
         place = text.reserve()
@@ -258,7 +264,7 @@ class Assembler:
         text.do(f"%following = add i32 %first, {geometry.span}")
         text.do(f"%more = icmp ult i32 %following, {geometry.slots}")
         text.branch("%more", "group", "next")
-        text.fill(place, "%first", "i32", [("0", "blocks"), ("%following", "grouped")])
+        text.fill(place, "%first", "i32", [("0", begun), ("%following", "grouped")])
 
     @property
     def _sometimes_lacks(self) -> bool:
@@ -381,15 +387,7 @@ class Assembler:
     ) -> None:
         """Step to the next block index, carrying from x to y to z."""
         text.do("%after = add i64 %block, 1")
-        following: list[str] = []
-        carry, stepped = "true", ""
-        for name, size in zip(names[1:], grid, strict=True):
-            step = text.let(f"zext i1 {carry} to i32")
-            stepped = text.let(f"add i32 {name}, {step}")
-            full = text.let(f"icmp uge i32 {stepped}, {size}")
-            carry = full
-            following.append(text.let(f"select i1 {full}, i32 0, i32 {stepped}"))
-        following[2] = stepped
+        following = block_indices.following(text, grid, names[1:])
         text.do("%unfinished = icmp ult i64 %after, %end")
         text.branch("%unfinished", "blocks", "leave")
         values_ = [("%begin", "%after"), *zip(start, following, strict=True)]

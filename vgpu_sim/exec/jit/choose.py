@@ -12,9 +12,11 @@ narrower strip is taken, at last one lane. A group of a loop that stops, or of a
 loops, has up to 8 strips even if registers are short, because each turn costs a switch, and as many
 as there are if little is done between stops. A block that is one group needs none; it may be one,
 of more strips than other groups have, where no stop is in a loop, or what lives across its stops
-stays in registers.
+stays in registers. Where vectors are short it is one of strips that take several registers each, if
+it waits outside of loops alone.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
@@ -92,6 +94,9 @@ def decide(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan, str]
         return Plan(1, 1, tier=small), "no wider strip keeps more lanes busy"
     registers = 32 if vector_bits == 512 else 16
     if collective or stops.waits(ssa):
+        whole = _whole_block(ssa, block, nodes, vector_bits // 32, registers)
+        if whole is not None:
+            return _plan(whole), "threads wait outside of loops: switches cost more than registers"
         plan = _choose_stopping(ssa, block, found, nodes, registers)
         if plan.width < width:
             return plan, f"lanes of a wider strip than {plan.width} may part where threads wait"
@@ -213,6 +218,27 @@ def _choose_stopping(
                     return _plan(g)
             return _plan(found[0])
     return Plan(1, 1, tier=int(nodes <= MAX_NODE_STRIPS))
+
+
+def _whole_block(
+    ssa: SsaFunction, block: Block, nodes: int, lanes: int, registers: int
+) -> geometries.Geometry | None:
+    """Return a block as one group whose strips take several registers of ``lanes`` each, if it is
+    one only so, and its threads wait where they come once: to switch costs more than to spill."""
+    each, strips = geometries.MAX_WIDTH // lanes, math.prod(block) // geometries.MAX_WIDTH
+    if each < 2 or strips * each <= geometries.MAX_STRIPS or _updates_in_loops(ssa):
+        return None
+    around = set().union(*ssa.graph.loops.values())
+    stopping = {at for at, _ in stops.stops(ssa)}
+    whole = geometries.Geometry(block, geometries.MAX_WIDTH, strips)
+    if not stopping or stopping & around or whole not in set(geometries.legal_geometries(block)):
+        return None
+    if whole.groups > 1 or strips * nodes > MAX_NODE_STRIPS:
+        return None
+    if not _worth_so_many_strips(ssa, whole) or not stops.legal(ssa, whole):
+        return None
+    spills = ssa.graph.loops and each * _live_at_stops(ssa, whole) > registers
+    return None if spills else whole
 
 
 def _multiplies(ssa: SsaFunction) -> bool:

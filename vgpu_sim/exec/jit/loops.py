@@ -6,6 +6,7 @@ read after it as its lane leaves, and, with several ways out, the lanes of each 
 nobody reads afterwards need no select: a lane that has left never returns.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,12 +14,24 @@ from vgpu_sim.exec.jit import polls, turns
 from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.layout import Level
 from vgpu_sim.exec.jit.masks import Edge, Mask, MaskWriter
-from vgpu_sim.exec.jit.ssa import Phi, Value, results_of
+from vgpu_sim.exec.jit.ssa import Phi, SsaFunction, Value, results_of, sources_of
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.values import Form, Values
 
 Blended = dict[Phi, tuple[str, ...]]
+Taken = dict[Value, tuple[str, ...]]
+"""What lanes take out of a loop, a vector a strip."""
 Way = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """How a divergent loop goes on behind turns of its own (``whole_turns``): who is still in it,
+    its phis' values, and what those have ``taken`` who are not."""
+
+    lanes: tuple[str, ...]
+    initial: Blended
+    taken: Taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +80,13 @@ class Loops:
         self._analysis = values.analysis
         self._graph = values.analysis.ssa.graph
 
-    def begin(self, level: Level, mask: Mask, initial: Blended) -> Loop:
-        """Open a loop for the lanes of ``mask``; ``initial`` are its phis' first values."""
+    def begin(
+        self, level: Level, mask: Mask, initial: Blended, entered: Entered | None = None
+    ) -> Loop:
+        """Open a loop for the lanes of ``mask``; ``initial`` are its phis' first values.
+
+        ``entered`` says with whom, and with what, it begins in their place.
+        """
         text, masks = self._text, self._masks
         divergent = level.header in self._analysis.divergence.loops
         ways = tuple(
@@ -77,15 +95,17 @@ class Loops:
             for target in self._graph.blocks[block].successors
             if target not in level.blocks
         )
-        inside = masks.flat(mask) if divergent else ()
+        inside, taken = masks.flat(mask) if divergent else (), Taken()
+        if entered is not None:
+            inside, initial, taken = entered.lanes, entered.initial, entered.taken
         start, origin = text.label("loop"), text.block_label
         text.jump(start)
         text.begin(start, follows=True)
         text.known.written()  # perhaps by the iteration before
         loop = Loop(level, mask, mask, divergent, ways, start, origin)
-        loop.phis = {phi: self._phi(phi, names) for phi, names in initial.items()}
+        loop.phis = self.hold_phis(initial)
         if divergent:
-            self._track_lanes(loop, inside)
+            self._track_lanes(loop, inside, taken)
         return loop
 
     def end(
@@ -142,20 +162,25 @@ class Loops:
             return [Edge(*way, Mask(left[way])) for way in onward]
         return [edge for edge in leaving if edge.target != self._graph.exit]
 
-    def _track_lanes(self, loop: Loop, inside: tuple[str, ...]) -> None:
+    def _track_lanes(self, loop: Loop, inside: tuple[str, ...], taken: Taken) -> None:
         text, values = self._text, self._values
         flags = text.type_of("i1", vector=True)
         loop.lanes = [self._reserve(flags, lanes) for lanes in inside]
         loop.live = Mask(tuple(phi.name for phi in loop.lanes))
-        for value in self._live_out(loop.level.blocks):
+        for value in self.live_out(loop.level.blocks):
             type_ = text.type_of(values.types[value], vector=True)
-            loop.collected[value] = self._zeros(type_)
+            before = taken.get(value, ("zeroinitializer",) * values.strips)
+            loop.collected[value] = [self._reserve(type_, name) for name in before]
         if len(loop.ways) > 1:
             onward = [way for way in loop.ways if way[1] != self._graph.exit]
             loop.left = {way: self._zeros(flags) for way in onward}
 
     def _zeros(self, type_: str) -> list[Reserved]:
         return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.strips)]
+
+    def hold_phis(self, initial: Blended) -> dict[Phi, list[Reserved]]:
+        """Hold the phis of a loop that begins here, and leave room for them."""
+        return {phi: self._phi(phi, names) for phi, names in initial.items()}
 
     def _phi(self, phi: Phi, initial: tuple[str, ...]) -> list[Reserved]:
         values = self._values
@@ -168,8 +193,8 @@ class Loops:
     def _reserve(self, type_: str, initial: str) -> Reserved:
         return Reserved(self._text.name(), type_, self._text.reserve(), initial)
 
-    def _live_out(self, body: frozenset[int]) -> list[Value]:
-        """Values of a loop that are read after it and not known at compile time."""
+    def live_out(self, body: frozenset[int]) -> list[Value]:
+        """Return values of a loop that are read after it and not known at compile time."""
         found = []
         for block in sorted(body):
             ssa_block = self._analysis.ssa.blocks[block]
@@ -200,3 +225,16 @@ class Loops:
                 flat = self._masks.flat(edge.mask)
                 names = tuple(self._masks.either(a, b) for a, b in zip(names, flat, strict=True))
         return names
+
+
+def blocks_of_uses(ssa: SsaFunction) -> dict[Value, set[int]]:
+    """Return the blocks that read each value; a phi reads in its own block."""
+    uses: dict[Value, set[int]] = defaultdict(set)
+    for block in ssa.blocks.values():
+        for node in (*block.phis, *block.nodes):
+            for source in sources_of(node):
+                if isinstance(source, Value):
+                    uses[source].add(block.index)
+        if block.condition is not None and isinstance(block.condition.value, Value):
+            uses[block.condition.value].add(block.index)
+    return uses

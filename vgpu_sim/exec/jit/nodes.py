@@ -26,6 +26,7 @@ class Nodes:
         """Write all nodes of a block for the lanes of ``mask``."""
         text, analysis = self._emitter.text, self._emitter.analysis
         nodes = self._ordered(block)
+        self._emitter.ahead -= set(nodes)  # where this is another copy of the block
         registers = 32 if text.shared.embedded_rounding else 16
         by_sums = chains.ordered(analysis, nodes, registers)
         nodes = by_sums or nodes

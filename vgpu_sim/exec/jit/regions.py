@@ -15,14 +15,15 @@ from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.choices import Choices
 from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.layout import Level
-from vgpu_sim.exec.jit.loops import Blended, Loops
+from vgpu_sim.exec.jit.loops import Blended, Entered, Loops, blocks_of_uses
 from vgpu_sim.exec.jit.masks import FULL, Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.nans import NanPlan
 from vgpu_sim.exec.jit.nodes import Nodes
-from vgpu_sim.exec.jit.ssa import Condition, Operation, Phi, SsaFunction, Value, sources_of
+from vgpu_sim.exec.jit.ssa import Condition, Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.trampoline import Steps
 from vgpu_sim.exec.jit.values import Form, Held, Values
+from vgpu_sim.exec.jit.whole_turns import WholeTurns
 from vgpu_sim.isa import EFFECTS, reads_memory
 
 # Below so many nodes executing a block for no lane costs less than testing whether there is one.
@@ -54,8 +55,12 @@ class Regions:
         self._analysis: Analysis = values.analysis
         self._ssa: SsaFunction = values.analysis.ssa
         self._graph = self._ssa.graph
-        self._uses = _use_blocks(self._ssa)
+        self._uses = blocks_of_uses(self._ssa)
         self._loops = Loops(text, values, masks, nodes.launch, self._uses)
+        self._whole: WholeTurns | None = None
+        if bounds is not None:
+            self._whole = WholeTurns(text, values, masks, self._loops, bounds)
+        self._turning: set[int] = set()  # blocks from which all lanes go one way, not asked here
 
     def write(self, present: Mask = FULL) -> None:
         """Write all blocks for the lanes that there are; this label is where the group starts."""
@@ -291,7 +296,28 @@ class Regions:
 
     def _loop(self, level: Level, mask: Mask, initial: Blended) -> Steps[list[Edge]]:
         self._nodes.flush()
-        loop = self._loops.begin(level, mask, initial)
+        edges: list[Edge]
+        turns = None if self._whole is None else self._whole.of(level, mask, initial)
+        if self._whole is None or turns is None:
+            edges = yield self._masked_loop(level, mask, initial)
+            return edges
+        with self._text.known.within():
+            self._whole.begin(turns)
+            self._turning.add(turns.latch)
+            _, back = yield self._level(level, FULL)
+            self._turning.remove(turns.latch)
+            self._nodes.flush()
+            self._whole.end(turns, self._blend(level.header, back))
+        with self._text.known.within():
+            entered = self._whole.go_on(turns)
+            edges = yield self._masked_loop(level, mask, initial, entered)
+            self._whole.meet(turns)
+        return edges
+
+    def _masked_loop(
+        self, level: Level, mask: Mask, initial: Blended, entered: Entered | None = None
+    ) -> Steps[list[Edge]]:
+        loop = self._loops.begin(level, mask, initial, entered)
         leaving, back = yield self._level(level, loop.live)
         self._nodes.flush()
         latest = self._blend(level.header, back) if back else {}
@@ -303,8 +329,8 @@ class Regions:
         ssa_block = self._ssa.blocks[block]
         self._nodes.block(ssa_block, mask, occupied=occupied)
         successors = ssa_block.successors
-        if len(successors) == 1:
-            return [Edge(block, successors[0], mask)]
+        if len(successors) == 1 or block in self._turning:
+            return [Edge(block, target, mask) for target in successors]
         condition = ssa_block.condition
         assert condition is not None
         if self._analysis.uniform(condition, block):
@@ -372,16 +398,3 @@ class Regions:
         text.branch(flag, onward, self._labels["masked"])
         text.begin(onward, follows=True)
         return [Edge(block, t, mask) for t in successors if t != self._graph.exit]
-
-
-def _use_blocks(ssa: SsaFunction) -> dict[Value, set[int]]:
-    """Return the blocks that read each value; a phi reads in its own block."""
-    uses: dict[Value, set[int]] = defaultdict(set)
-    for block in ssa.blocks.values():
-        for node in (*block.phis, *block.nodes):
-            for source in sources_of(node):
-                if isinstance(source, Value):
-                    uses[source].add(block.index)
-        if block.condition is not None and isinstance(block.condition.value, Value):
-            uses[block.condition.value].add(block.index)
-    return uses

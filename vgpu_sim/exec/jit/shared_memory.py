@@ -13,12 +13,18 @@ from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.exec.jit.launch import CONTEXT_DYNAMIC_SHARED, THREAD_SHARED_BASE, EntryArguments
+from vgpu_sim.exec.jit.ssa import Operation, SsaFunction
 from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.isa import EFFECTS, Space
 
 _MOST_BYTES: Final = 1 << 24  # more than any block has
 _NEAR_BYTES = 1 << 29
 _BEFORE_BYTES: Final = 1 << 30
 _WITHIN_BYTES: Final = 1 << 32
+_ZEROS_BYTES: Final = 64  # one store
+_TURN_BYTES: Final = 4 * _ZEROS_BYTES
+# Up to so many bytes are cleared without a loop.
+_WRITTEN_OUT_BYTES: Final = 8 * _TURN_BYTES
 
 
 def near(offset: int) -> bool:
@@ -74,16 +80,61 @@ def window(
     return text.let(f"getelementptr i8, ptr {base}, {words} {distance}"), inside
 
 
+def clear(text: Text, ssa: SsaFunction) -> None:
+    """Make shared memory zeros for the block that begins here.
+
+    Here, and not where it is called from, so that one call runs many blocks. What is cleared beyond
+    the block's bytes is of its last page, which is nobody else's.
+    """
+    if not _may_reach(ssa):
+        return
+    launch = EntryArguments(text, lambda name: 0)
+    base = launch.thread(THREAD_SHARED_BASE, "ptr")
+
+    def zeros(place: str, count: int) -> None:
+        for offset in range(0, count, _ZEROS_BYTES):
+            there = launch.moved(place, str(offset)) if offset else place
+            text.do(f"store <{_ZEROS_BYTES} x i8> zeroinitializer, ptr {there}, align 1")
+
+    known = -(-ssa.function.shared_bytes // _TURN_BYTES) * _TURN_BYTES
+    first = known if known <= _WRITTEN_OUT_BYTES else 0
+    zeros(base, first)
+    size = launch.once("shared size", lambda: _size(text, launch, ssa))
+    origin, turn, onward = text.block_label, text.label("clears"), text.label("cleared")
+    text.branch(text.let(f"icmp ugt i32 {size}, {first}"), turn, onward)
+    text.begin(turn, follows=True)
+    place, counter = text.reserve(), text.name()
+    confined = text.let(f"and i32 {counter}, {_MOST_BYTES - _TURN_BYTES}")
+    zeros(launch.moved(base, text.let(f"zext i32 {confined} to i64")), _TURN_BYTES)
+    following = text.let(f"add i32 {counter}, {_TURN_BYTES}")
+    more = text.let(f"icmp ult i32 {following}, {size}")
+    text.fill(place, counter, "i32", [(str(first), origin), (following, turn)])
+    text.branch(more, turn, onward)
+    text.begin(onward)
+
+
+def _size(text: Text, launch: EntryArguments, ssa: SsaFunction) -> str:
+    dynamic = launch.context(CONTEXT_DYNAMIC_SHARED, "i32")
+    return text.let(f"add i32 {dynamic}, {ssa.function.shared_bytes}")
+
+
+def _may_reach(ssa: SsaFunction) -> bool:
+    """Return whether a function has memory that its block shares, or may ask for some."""
+    nodes = (node for block in ssa.blocks.values() for node in block.nodes)
+    instructions = [node.instruction for node in nodes if isinstance(node, Operation)]
+    return ssa.function.shared_bytes > 0 or any(
+        instruction.space in (Space.SHARED, Space.GENERIC)
+        and (EFFECTS[instruction.op].reads or EFFECTS[instruction.op].writes)
+        for instruction in instructions
+    )
+
+
 def clear_again(text: Text, started: Analysis | None) -> None:
     """Make shared memory what it was when the group began that starts over now, a whole block."""
     if started is None or not started.clears_shared:
         return
     launch = EntryArguments(text, lambda name: 0)
-    base, dynamic = (
-        launch.thread(THREAD_SHARED_BASE, "ptr"),
-        launch.context(CONTEXT_DYNAMIC_SHARED, "i32"),
-    )
-    size = text.let(f"add i32 {dynamic}, {started.ssa.function.shared_bytes}")
+    base, size = launch.thread(THREAD_SHARED_BASE, "ptr"), _size(text, launch, started.ssa)
     origin, turn, onward = text.block_label, text.label("clears"), text.label("cleared")
     text.branch(text.let(f"icmp eq i32 {size}, 0"), onward, turn)
     text.begin(turn)

@@ -52,12 +52,8 @@ void tw_shared_run(const tw_launch *launch, const tw_code *code, const uint8_t *
   thread->local_base = tw_current.local_window = local.base;
   /* Also without a byte of it: what a kernel does to shared memory then must fault there. */
   thread->shared_base = tw_shared_window(launch->shared_bytes);
-  const uint64_t step = launch->shared_bytes != 0 ? 1 : end - first;
-  for (uint64_t block = first; block < end; block += step) {
-    tw_shared_clear(thread->shared_base, launch->shared_bytes);
-    entry(context, parameters, block, block + step, thread);
-    if (thread->status != 0) tw_die_of_trap(context->kernel, code->entry, thread, NULL);
-  }
+  entry(context, parameters, first, end, thread); /* it clears what each block shares */
+  if (thread->status != 0) tw_die_of_trap(context->kernel, code->entry, thread, NULL);
 }
 
 void tw_shared_end_thread(void) {

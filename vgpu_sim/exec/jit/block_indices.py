@@ -1,0 +1,40 @@
+"""Where a block is in its grid, as LLVM text: block indices of a linear one, and of the next."""
+
+from collections.abc import Sequence
+
+from vgpu_sim.exec.jit.launch import CONTEXT_GRID
+from vgpu_sim.exec.jit.text import Text
+
+
+def sizes(text: Text) -> list[str]:
+    """Return the grid's sizes."""
+    found = []
+    for axis in range(3):
+        address = text.let(f"getelementptr i8, ptr %ctx, i64 {CONTEXT_GRID + 4 * axis}")
+        found.append(text.let(f"load i32, ptr {address}, align 4, !invariant.load !0"))
+    return found
+
+
+def of_block(text: Text, grid: Sequence[str], block: str) -> tuple[str, ...]:
+    """Return the indices of a linear block: x fastest."""
+    rest, indices = block, []
+    for size in grid[:2]:
+        wide = text.let(f"zext i32 {size} to i64")
+        # An empty grid never gets here with blocks to run, but must not divide by zero.
+        wide = text.intrinsic("umax", "i64", False, wide, "1")
+        index = text.let(f"urem i64 {rest}, {wide}")
+        indices.append(text.let(f"trunc i64 {index} to i32"))
+        rest = text.let(f"udiv i64 {rest}, {wide}")
+    return (*indices, text.let(f"trunc i64 {rest} to i32"))
+
+
+def following(text: Text, grid: Sequence[str], names: Sequence[str]) -> tuple[str, str, str]:
+    """Return the indices of the block behind that of ``names``, carrying from x to y to z."""
+    found: list[str] = []
+    carry, stepped = "true", ""
+    for name, size in zip(names, grid, strict=True):
+        step = text.let(f"zext i1 {carry} to i32")
+        stepped = text.let(f"add i32 {name}, {step}")
+        carry = text.let(f"icmp uge i32 {stepped}, {size}")
+        found.append(text.let(f"select i1 {carry}, i32 0, i32 {stepped}"))
+    return found[0], found[1], stepped
