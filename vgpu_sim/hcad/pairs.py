@@ -149,7 +149,7 @@ class Pairs(SharedReceives, Completions):
         del self._qps[number]
         self._guard.forget(qp.engine)
         self._engine.remove_qp(qp.engine)
-        self._release("qp", number)
+        self.release("qp", number)
         self._numbers.free_qpn(number)
         self._guard.give_qp()
         self._free_indices.append(qp.index)
