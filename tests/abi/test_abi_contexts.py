@@ -43,6 +43,13 @@ def worker_pids(node) -> set[int]:
     }
 
 
+def new_worker(node, before: set[int]) -> int:
+    """The worker's process that is there now: the client may hear of its context before gpud."""
+    wait_until(lambda: worker_pids(node) - before)
+    (pid,) = worker_pids(node) - before
+    return pid
+
+
 def stop(pid: int) -> None:
     """Stop a process and wait until all of it stands still."""
     os.kill(pid, signal.SIGSTOP)
@@ -208,7 +215,7 @@ def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, prim
         cuda.cuCtxPushCurrent(context)
     else:
         context = cuda.cuCtxCreate(None, 0, 0)
-    (pid,) = worker_pids(node) - before
+    pid = new_worker(node, before)
     cuda.cuMemAlloc(4)
     stop(pid)
     cuda.cuEventRecord(cuda.cuEventCreate(2), 0)
@@ -227,7 +234,7 @@ def test_an_unload_that_waits_holds_no_other_context_up(cuda, node, kind):
     function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"spin")
     before = worker_pids(node)
     context = cuda.cuCtxCreate(None, 0, 0)
-    (pid,) = worker_pids(node) - before
+    pid = new_worker(node, before)
     if kind == "Module":
         loaded = cuda.cuModuleLoadData(image)
     else:
@@ -332,7 +339,7 @@ def test_a_primary_context_can_be_used_again_after_a_fault(cuda):
 def test_a_killed_worker_is_launch_failed(cuda, node):
     before = worker_pids(node)
     context = cuda.cuCtxCreate(None, 0, 0)
-    (pid,) = worker_pids(node) - before
+    pid = new_worker(node, before)
     event = cuda.cuEventCreate(2)
     stop(pid)
     cuda.cuEventRecord(event, 0)  # nobody is there to do it
@@ -415,7 +422,7 @@ def test_a_kernel_is_known_elsewhere_where_its_context_has_ended(cuda):
 def test_a_poller_learns_of_a_killed_worker(cuda, node):
     before = worker_pids(node)
     context = cuda.cuCtxCreate(None, 0, 0)
-    (pid,) = worker_pids(node) - before
+    pid = new_worker(node, before)
     stop(pid)
     event = cuda.cuEventCreate(2)
     cuda.cuEventRecord(event, 0)
@@ -431,7 +438,7 @@ def test_a_poller_learns_of_a_killed_worker(cuda, node):
 def test_a_stopped_worker_blocks_and_computes_nothing(cuda, node):
     before = worker_pids(node)
     context = cuda.cuCtxCreate(None, 0, 0)
-    (pid,) = worker_pids(node) - before
+    pid = new_worker(node, before)
     target = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD32(target, 1, 1)
     cuda.cuCtxSynchronize()

@@ -112,4 +112,5 @@ def test_a_thousand_directed_instructions_stay_small() -> None:
     builder.store(D.B64, read, value)
     module = builder.module()
     code = jit.Compiler().compile(module, module.functions[0], (256, 1, 1))
-    assert len(code.object_code) < 150_000
+    # Without a rounding in each instruction the processor's is set around them.
+    assert len(code.object_code) < (150_000 if llvm.vector_bits() == 512 else 200_000)
