@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class PluginProcess:
         self._log = scratch / "plugin.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.starts = 0
+        self._started = 0.0
 
     @property
     def log(self) -> str:
@@ -63,6 +65,7 @@ class PluginProcess:
     def start(self) -> None:
         """Start it, in a session of its own, so that its children end with it."""
         self.starts += 1
+        self._started = time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._arguments,
@@ -72,6 +75,11 @@ class PluginProcess:
                 stderr=log,
                 start_new_session=True,
             )
+
+    @property
+    def age_s(self) -> float:
+        """Return for how long it has run, since it was last started."""
+        return time.monotonic() - self._started
 
     def keep_alive(self) -> None:
         """Start it again if it has ended, as the kubelet does with a DaemonSet's container."""
