@@ -103,8 +103,9 @@ class Administration:
 
 
 def _hung_up(connection: socket.socket) -> bool:
-    readable, _, _ = select.select([connection], [], [], 0)
-    return bool(readable)  # nothing is under way: what can be read is the end
+    poller = select.poll()  # select() knows 1,024 descriptors
+    poller.register(connection, select.POLLIN)
+    return bool(poller.poll(0))  # nothing is under way: what can be read is the end
 
 
 def _lines(connection: socket.socket) -> Iterator[bytes]:
