@@ -2,15 +2,41 @@
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import NoReturn
+from pathlib import Path
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from vgpu_sim.cli import quantity
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.errors import PerfError
 
+_F = TypeVar("_F", bound=Callable[..., Any])
 _UNREADABLE = 2
+# What is more than any memory holds is refused there; this keeps numbers within a machine's words.
+SIZE: Final = click.IntRange(min=1, max=10**15)
+
+
+def bytes_option(what: str) -> Callable[[_F], _F]:
+    """Return the option --bytes: a number, or as Kubernetes writes sizes."""
+    return click.option(
+        "--bytes",
+        "size",
+        required=True,
+        metavar="SIZE",
+        callback=quantity.convert,
+        help=f"{what}: 4Gi, 512Mi, 4G or a number.",
+    )
+
+
+def new_file(
+    _context: click.Context, _parameter: click.Parameter, value: Path | None
+) -> Path | None:
+    """Return a file to be written at the end; without a folder for it nothing is begun."""
+    if value is not None and not value.parent.is_dir():
+        raise click.BadParameter(f"{value.parent} is not a directory")
+    return value
 
 
 _Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

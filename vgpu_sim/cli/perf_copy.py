@@ -3,8 +3,8 @@
 import click
 
 from vgpu_sim.cli import topologies
-from vgpu_sim.cli.perf import board_option
-from vgpu_sim.cli.perf_predict import SIZE, add_to_compare, answer, with_json
+from vgpu_sim.cli.perf import board_option, bytes_option
+from vgpu_sim.cli.perf_predict import add_to_compare, answer, with_json
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.topology import FLAT
 
@@ -28,7 +28,7 @@ def _pair(
     type=click.Choice(["d2d", "h2d", "d2h"]),
     help="On the board (default), or from or to pinned memory.",
 )
-@click.option("--bytes", "size", type=SIZE, required=True, help="Of each copy.")
+@bytes_option("Of each copy")
 @click.option(
     "--from",
     "source",

@@ -3,32 +3,41 @@
 import json
 
 import click
+from click.core import ParameterSource
 
-from vgpu_sim.cli.perf import board_option, completes, refuse
-from vgpu_sim.perf.errors import BadShape, PerfError
+from vgpu_sim.cli.perf import SIZE, board_option, completes, refuse
+from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
+from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS
 from vgpu_sim.perf.models.serving import Pass
 
-_SIZE = click.IntRange(min=1)
-
-
 _NAMES = (*ARCHITECTURES, diffusion.NAME)
+# Options that one kind of model alone has, by parameter.
+_OF_DECODERS = {"given": "--in", "made": "--out"} | {
+    name: f"--{name}" for name in ("tp", "pp", "dp", "ep", "dtype")
+}
+_OF_DENOISERS = {"side": "--side", "steps": "--steps"}
 
 
 @click.command(help=f"Predict one batch of MODEL: one of {', '.join(_NAMES)}.")
 @click.argument("model", shell_complete=completes(_NAMES))
 @board_option
-@click.option("--tp", type=_SIZE, default=1, show_default=True, help="Ranks: tensor parallelism.")
+@click.option("--tp", type=SIZE, default=1, show_default=True, help="Ranks: tensor parallelism.")
+@click.option("--pp", type=SIZE, default=1, show_default=True, help="Stages: pipeline parallelism.")
+@click.option("--dp", type=SIZE, default=1, show_default=True, help="Replicas of attention.")
+@click.option("--ep", type=SIZE, default=1, show_default=True, help="Ranks that share experts.")
+@click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences at a time.")
 @click.option(
-    "--pp", type=_SIZE, default=1, show_default=True, help="Stages: pipeline parallelism."
+    "--dtype",
+    type=click.Choice(list(WEIGHTS)),
+    default=DTYPE,
+    show_default=True,
+    help="Of the layers' weights.",
 )
-@click.option("--dp", type=_SIZE, default=1, show_default=True, help="Replicas of attention.")
-@click.option("--ep", type=_SIZE, default=1, show_default=True, help="Ranks that share experts.")
-@click.option("--batch", type=_SIZE, default=1, show_default=True, help="Sequences at a time.")
-@click.option("--in", "given", type=_SIZE, default=1024, show_default=True, help="Tokens in.")
-@click.option("--out", "made", type=_SIZE, default=256, show_default=True, help="Tokens out.")
-@click.option("--side", type=_SIZE, default=1024, show_default=True, help="Pixels (sdxl).")
-@click.option("--steps", type=_SIZE, default=50, show_default=True, help="Of denoising (sdxl).")
+@click.option("--in", "given", type=SIZE, default=1024, show_default=True, help="Tokens in.")
+@click.option("--out", "made", type=SIZE, default=256, show_default=True, help="Tokens out.")
+@click.option("--side", type=SIZE, default=1024, show_default=True, help="Pixels (sdxl).")
+@click.option("--steps", type=SIZE, default=50, show_default=True, help="Of denoising (sdxl).")
 @click.option(
     "--cuda-graphs/--no-cuda-graphs",
     "graphs",
@@ -50,6 +59,7 @@ def model(
     batch: int,
     given: int,
     made: int,
+    dtype: str,
     side: int,
     steps: int,
     graphs: bool,
@@ -57,17 +67,16 @@ def model(
     as_json: bool,
 ) -> None:
     """Print a report; of several boards (A,B) a table of them."""
+    _check_options(model)
     reports: list[Report] = []
     drawings: list[Drawing] = []
     try:
         for name in board.split(","):
             if model == diffusion.NAME:
-                if (tp, pp, dp, ep) != (1, 1, 1, 1):
-                    raise BadShape(f"{model} runs on one GPU: tp, pp, dp and ep must be 1")
                 asked = diffusion.Asked(batch, side, steps, graphs=graphs)
                 drawings.append(diffusion.draw(name, asked, mechanistic=mechanistic))
                 continue
-            question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs)
+            question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs, dtype)
             reports.append(serve(question, mechanistic=mechanistic))
     except PerfError as err:
         refuse(err)
@@ -85,10 +94,25 @@ def model(
     _beside(reports)
 
 
+def _check_options(model: str) -> None:
+    """Refuse options that a model of this kind does not look at."""
+    context = click.get_current_context()
+    if model not in _NAMES:
+        return  # who looks it up says more
+    others = _OF_DECODERS if model == diffusion.NAME else _OF_DENOISERS
+    given = [
+        option
+        for name, option in others.items()
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise click.UsageError(f"{model} has no {' or '.join(given)}")
+
+
 def _report(found: Report) -> None:
     asked, need = found.question, found.memory
     click.echo(
-        f"{asked.model} in bf16 on {asked.layout.gpus} x {asked.board} ({asked.layout}), "
+        f"{asked.model} in {asked.dtype} on {asked.layout.gpus} x {asked.board} ({asked.layout}), "
         f"{asked.batch} sequences, {asked.given} tokens in, {asked.made} out (modelled)"
     )
     for name, one, what in (
@@ -141,8 +165,8 @@ def _beside(reports: list[Report]) -> None:
     """Where the time goes on each board."""
     asked = reports[0].question
     click.echo(
-        f"{asked.model} in bf16, {asked.layout}, {asked.batch} sequences, {asked.given} tokens in, "
-        f"{asked.made} out (modelled)"
+        f"{asked.model} in {asked.dtype}, {asked.layout}, {asked.batch} sequences, "
+        f"{asked.given} tokens in, {asked.made} out (modelled)"
     )
     click.echo(" " * 30 + "".join(f"{one.question.board:>16}" for one in reports))
     for title, values in (

@@ -2,19 +2,20 @@
 
 import json
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from vgpu_sim.cli import topologies
-from vgpu_sim.cli.perf import board_option, completes, refuse
+from vgpu_sim.cli.perf import SIZE, board_option, bytes_option, completes, refuse
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.collective.model import OPS
 from vgpu_sim.perf.dtypes import DTYPES
 from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.moe.predict import DTYPES as MIXTURES
 from vgpu_sim.perf.prediction import Prediction
 
-SIZE: Final = click.IntRange(min=1)
+_WINDOW = click.IntRange(min=0, max=SIZE.max)
 _MECHANISTIC = "vgpu_sim.cli.perf.mechanistic"
 
 
@@ -114,7 +115,7 @@ def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
 @click.option("--heads", type=SIZE, required=True, help="Query heads.")
 @click.option("--kv-heads", type=SIZE, help="Heads of keys and values; default: as many.")
 @click.option("--head-dim", type=SIZE, default=128, show_default=True)
-@click.option("--window", type=click.IntRange(min=0), default=0, help="Tokens looked back at.")
+@click.option("--window", type=_WINDOW, default=0, help="Tokens looked back at; 0: all.")
 @with_json
 def attention(
     board: str,
@@ -170,8 +171,9 @@ def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_
     )
 
 
-@predict.command(help="A mixture of experts in bf16: the busiest rank, without communication.")
+@predict.command(help="A mixture of experts: the busiest rank, without communication.")
 @board_option
+@click.option("--dtype", default="bf16", show_default=True, type=click.Choice(MIXTURES))
 @click.option("--tokens", type=SIZE, required=True)
 @click.option("--hidden", type=SIZE, required=True, help="Width of the model.")
 @click.option("--inner", type=SIZE, required=True, help="Width of an expert on this rank.")
@@ -182,6 +184,7 @@ def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_
 @with_json
 def moe(
     board: str,
+    dtype: str,
     tokens: int,
     hidden: int,
     inner: int,
@@ -206,6 +209,7 @@ def moe(
             experts=experts,
             ranks=ranks,
             distribution=load,
+            dtype=dtype,
         ),
         title,
         as_json,
@@ -217,7 +221,7 @@ def moe(
 @click.option("--op", type=click.Choice(OPS), default="all_reduce", show_default=True)
 @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
 @click.option("--gpus", type=SIZE, required=True)
-@click.option("--bytes", "size", type=SIZE, required=True, help="Of a rank's buffer.")
+@bytes_option("Of a rank's buffer")
 @topologies.between
 @with_json
 def allreduce(
@@ -244,7 +248,7 @@ def _named(name: str, op: str) -> None:
     @board_option
     @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
     @click.option("--gpus", type=SIZE, required=True)
-    @click.option("--bytes", "size", type=SIZE, required=True, help="Of a rank's buffer.")
+    @bytes_option("Of a rank's buffer")
     @topologies.between
     @with_json
     def command(

@@ -18,13 +18,17 @@ from vgpu_sim.cli import boards
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled
+from vgpu_sim.cli.perf import new_file, refuse
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run import EXIT_FAILED, run_program
 from vgpu_sim.hal.modelled import MODELLED, ModelledLaunches, ModelledSummary
+from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import PerfError
-from vgpu_sim.perf.kernels import Chip, Counts, Estimate, chip_of, estimate
+from vgpu_sim.perf.kernels import Chip, Counts, Estimate, chip_of, estimate, page
+from vgpu_sim.perf.kernels.copies import Way
 
 _LAST_WORDS_SECONDS = 10.0
+_OVER_LINKS = (Way.H2D.value, Way.D2H.value, Way.P2P.value)
 
 
 @dataclass(slots=True)
@@ -56,8 +60,16 @@ class Heard:
     "--json",
     "json_file",
     type=click.Path(dir_okay=False, writable=True, allow_dash=True, path_type=Path),
+    callback=new_file,
     metavar="FILE",
     help="Write all of it, metrics by Nsight Compute's names, as JSON to FILE (-: stdout).",
+)
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=new_file,
+    metavar="FILE",
+    help="Write a page: kernels below the board's roofs, and the causes of their times.",
 )
 @click.argument(
     "command_line", nargs=-1, required=True, type=click.UNPROCESSED, metavar="[--] COMMAND..."
@@ -67,9 +79,15 @@ def run(
     profile_name: str | None,
     details: bool,
     json_file: Path | None,
+    html: Path | None,
     command_line: tuple[str, ...],
 ) -> None:
     """Exit as the command does; the report goes to stderr."""
+    if html is not None:
+        try:
+            plots.require()
+        except PerfError as err:
+            refuse(err)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
     device = _device(board, profile_name or WHOLE)
     check_modelled(board, device, MODELLED)
@@ -94,6 +112,8 @@ def run(
         click.echo(f"tessera perf run: {err}", err=True)
         sys.exit(EXIT_FAILED)
     _tell(chip, heard, details, json_file)
+    if html is not None:
+        html.write_text(_page(chip, heard), encoding="utf-8")
     sys.exit(status)
 
 
@@ -121,11 +141,11 @@ def _listen(admin: AdminClient, heard: Heard) -> None:
 
 def _tell(chip: Chip, heard: Heard, details: bool, json_file: Path | None) -> None:
     rows = [(one, _estimate(chip, one)) for one in heard.launches]
-    lines = list(_lines(chip, heard, rows))
+    told = list(lines(chip, heard, rows))
     if details:
-        lines += _details(rows)
+        told += _details(rows)
     with suppress(OSError):  # a full disk under stderr must not replace the program's own status
-        click.echo("\n".join(f"tessera perf run: {line}" for line in lines), err=True)
+        click.echo("\n".join(f"tessera perf run: {line}" for line in told), err=True)
     if json_file is not None:
         with click.open_file(str(json_file), "w") as file:
             json.dump(_document(chip, heard, rows), file, indent=2)
@@ -142,7 +162,7 @@ def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | None:
 _Rows = list[tuple[ModelledLaunches, Estimate | None]]
 
 
-def _lines(chip: Chip, heard: Heard, rows: _Rows) -> Iterator[str]:
+def lines(chip: Chip, heard: Heard, rows: _Rows) -> Iterator[str]:
     """Yield the table: kernels, the one that takes most first, then copies and gaps."""
     what = f"{chip.sms} multiprocessors, {chip.dram_peak / 1e3:.0f} GB/s"
     yield f"on {chip.board.product} ({what}), modelled; kernels were not measured on it"
@@ -151,7 +171,6 @@ def _lines(chip: Chip, heard: Heard, rows: _Rows) -> Iterator[str]:
         "  kernel"
     )
     for one, found in sorted(rows, key=lambda row: -row[0].us):
-        shape = "x".join(map(str, one.grid)) + " blocks of " + "x".join(map(str, one.block))
         bound, occupancy = "-", "-"
         if found is not None:
             bound = found.bound_by
@@ -161,7 +180,7 @@ def _lines(chip: Chip, heard: Heard, rows: _Rows) -> Iterator[str]:
         note = f" ({one.note})" if one.note else ""
         yield (
             f"{one.launches:>9} {one.us:>12.2f} {one.us / max(1, one.launches):>11.2f}"
-            f" {bound:>12} {occupancy:>10}  {one.kernel} ({shape}){note}"
+            f" {bound:>12} {occupancy:>10}  {one.kernel} ({_shape(one)}){note}"
         )
     for summary in heard.summaries:
         for copy in summary.copies:
@@ -176,6 +195,12 @@ def _lines(chip: Chip, heard: Heard, rows: _Rows) -> Iterator[str]:
         )
         if summary.left_out:
             yield f"{summary.left_out} launches of further shapes are not listed"
+    sharing = sum(any(copy.way in _OVER_LINKS for copy in one.copies) for one in heard.summaries)
+    if sharing > 1:
+        yield (
+            f"{sharing} contexts copied over links, each as if alone: none was slowed by another"
+            " (tessera perf predict copy --with: what sharing costs)"
+        )
     if not heard.summaries:
         yield "no context ended while this listened: nothing to report"
 
@@ -190,6 +215,19 @@ def _details(rows: _Rows) -> Iterator[str]:
             yield f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
         for name, value in found.metrics().items():
             yield f"  {name:76}{value:18.2f}"
+
+
+def _page(chip: Chip, heard: Heard) -> str:
+    rows = [(one, _estimate(chip, one)) for one in heard.launches]
+    shown = [
+        page.Shown(f"{one.kernel} ({_shape(one)})", one.launches, one.us, found)
+        for one, found in rows
+    ]
+    return page.page(chip, shown, list(lines(chip, heard, rows)))
+
+
+def _shape(one: ModelledLaunches) -> str:
+    return "x".join(map(str, one.grid)) + " blocks of " + "x".join(map(str, one.block))
 
 
 def _document(chip: Chip, heard: Heard, rows: _Rows) -> dict[str, Any]:

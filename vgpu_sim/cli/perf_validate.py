@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.cli.perf import completes, refuse
-from vgpu_sim.perf import parameters
+from vgpu_sim.cli.perf import completes, new_file, refuse
+from vgpu_sim.perf import parameters, plots
 from vgpu_sim.perf.boards import BOARDS, board_named
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
 from vgpu_sim.perf.judge import families, page, unseen
@@ -64,6 +64,7 @@ def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
 @click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    callback=new_file,
     help="Also write a page with plots and the worst shapes.",
 )
 def validate(
@@ -77,10 +78,9 @@ def validate(
 ) -> None:
     """Print a table of errors; none of its rows was fitted."""
     if blind:
+        _alone("--unseen", family=family, worst=worst, donor=donor, html=html)
         _validate_unseen(boards, rows)
         return
-    if html is not None and not html.parent.is_dir():
-        raise click.BadParameter(f"{html.parent} is not a directory", param_hint="--html")
     verdicts = []
     try:
         keys = _keys(family, boards)
@@ -89,7 +89,7 @@ def validate(
         if not keys:
             raise NoData(f"nothing of {family or 'any family'} was measured on {', '.join(boards)}")
         if html is not None:
-            page.require_plots()
+            plots.require()
         for name, key in keys:
             verdicts.append(families.judge(FAMILIES[name], key, rows, donor))
             if len(verdicts) == 1:
@@ -105,6 +105,13 @@ def validate(
     except OSError as err:
         click.echo(f"error: {err.filename}: {err.strerror}", err=True)
         sys.exit(1)
+
+
+def _alone(option: str, **others: object) -> None:
+    """Refuse options that one of another kind would not look at."""
+    given = [f"--{name}" for name, value in others.items() if value]
+    if given:
+        raise click.UsageError(f"{option} does not take {' or '.join(given)}")
 
 
 def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
@@ -183,6 +190,8 @@ def fit(
     boards: tuple[str, ...], family: str | None, into: Path, residual: bool, blind: bool
 ) -> None:
     """Write what was fitted."""
+    if blind:
+        _alone("--unseen", family=family, residual=residual)
     into.mkdir(parents=True, exist_ok=True)
     try:
         if blind:

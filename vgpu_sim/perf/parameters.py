@@ -17,6 +17,9 @@ Values = Mapping[str, float]
 FILES: Final = resources.files("vgpu_sim.perf") / "fitted"
 # A board that nobody has measured takes the parameters of its sibling, and its own data sheet.
 DONORS: Final = {"a100-40gb": "a100-80gb", "a30": "a100-80gb", "h100-nvl": "h100-80gb"}
+# Families whose tables leave boards out, and whose parameters those take: of streams they are
+# shares of the data sheet's rates, and a launch.
+_LENDERS: Final = {"stream": {"a100-80gb": "h100-80gb", "gb200": "b200", "rtx-pro-6000": "l40s"}}
 # Types that nobody measured, and whose parameters they take: rates and sizes stay their own.
 _ALIKE: Final = {"fp16": "bf16", "tf32": "bf16"}
 _SAME_RATE: Final = ("fp16",)
@@ -80,9 +83,12 @@ def load(family: str, key: str) -> Fitted:
     """
     table = _table(family)
     if key not in table:
-        there = ", ".join(sorted(table))
-        raise UnknownModel(f"nothing was fitted for {family} on {key}; there is {there}")
+        raise UnknownModel(f"nothing was fitted for {family} on {key}; {_there(family)}")
     return table[key]
+
+
+def _there(family: str) -> str:
+    return f"there is {', '.join(sorted(_table(family)))}"
 
 
 def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
@@ -92,8 +98,15 @@ def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
         UnknownModel: there are neither.
     """
     measured = DONORS.get(board, board)
+    measured = _LENDERS.get(family, {}).get(measured, measured)
     like = _ALIKE.get(dtype, dtype)
-    found = load(family, f"{measured}/{like}/{library}")
+    key = f"{measured}/{like}/{library}"
+    if key not in _table(family):
+        sibling = f" nor on its sibling {measured}" if measured != board else ""
+        raise UnknownModel(
+            f"nothing was fitted for {family} on {board}{sibling} ({dtype}); {_there(family)}"
+        )
+    found = load(family, key)
     notes = []
     if measured != board:
         notes.append(f"no measurements of {board}: parameters and interval are those of {measured}")

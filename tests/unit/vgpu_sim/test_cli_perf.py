@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from vgpu_sim.cli import perf_run
 from vgpu_sim.cli.main import main
+from vgpu_sim.hal.modelled import ModelledCopies, ModelledSummary
+from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import NoData
-from vgpu_sim.perf.judge import families, page
+from vgpu_sim.perf.judge import families
+from vgpu_sim.perf.kernels import chip_of
 
 GEMM = ["gemm", "--board", "h200", "--dtype", "bf16", "-m", "4096", "-n", "4096", "-k", "4096"]
 
@@ -82,6 +86,104 @@ def test_a_load_that_is_none_is_named_as_it_was_typed() -> None:
     assert done.stderr == "error: load 'foo' is neither balanced nor power_law_EXPONENT\n"
 
 
+HUGE = str(10**30)
+MOE = ["moe", "--tokens", "8", "--hidden", "64", "--inner", "64", "--topk", "1"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        (["allreduce", "--gpus", "8", "--bytes", HUGE], "is not a size such as 4Gi"),
+        (["allreduce", "--gpus", "8", "--bytes", "900E"], "take 9e+11 GB; h200 has 141"),
+        (["alltoall", "--gpus", "2", "--bytes", "142G"], "take 142 GB; h200 has 141"),
+        (["allreduce", "--gpus", HUGE, "--bytes", "1"], "'--gpus': 1000"),
+        (["allreduce", "--gpus", "9", "--bytes", "1"], "has 2 to 8 GPUs"),
+        (["attention", "--heads", "1", "--context", "8", "--window", HUGE], "'--window': 1000"),
+        (["attention", "--heads", "8", "--kv-heads", "3", "--context", "8"], "a multiple of kv"),
+        (["elementwise", "--rows", "1" + 400 * "0", "--columns", "1"], "'--rows': 1000"),
+        (["elementwise", "--rows", "1", "--columns", "1", "--read", "nan"], "bytes read of an"),
+        (["elementwise", "--rows", "1", "--columns", "1", "--written", "inf"], "inf GB; h200"),
+        (["copy", "--bytes", "1GiB"], "'1GiB' is not a size such as 4Gi, 4G, 512Mi or bytes"),
+        (["copy", "--bytes", "0"], "at least one byte"),
+        ([*MOE, "--experts", HUGE], "'--experts': 1000"),
+        ([*MOE, "--experts", "65537"], "experts must be at most 65536"),
+        ([*MOE, "--experts", "8", "--load", "power_law_0"], "must be above 0 and at most 10"),
+        ([*MOE, "--experts", "8", "--load", "power_law_nan"], "must be above 0 and at most 10"),
+        ([*MOE, "--experts", "8", "--load", "power_law_1e3"], "must be above 0 and at most 10"),
+        ([*MOE, "--experts", "8", "--load", "power_law_"], "neither balanced nor power_law_"),
+    ],
+    ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_numbers_that_nothing_has_are_refused_in_a_line(operation: list[str], said: str) -> None:
+    done = perf("predict", *operation, "--board", "h200")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert isinstance(done.exception, SystemExit)
+    assert said in done.stderr
+
+
+def test_sizes_are_written_as_kubernetes_writes_them() -> None:
+    said, counted = (
+        json.loads(perf("predict", "copy", "--board", "h200", "--json", "--bytes", size).output)
+        for size in ("64Mi", str(64 << 20))
+    )
+    assert said == counted
+
+
+def test_a_power_law_of_one_lies_between_its_neighbours() -> None:
+    below, one, above = (
+        json.loads(
+            perf(
+                *("predict", "moe", "--board", "h200", "--tokens", "4096", "--hidden", "4096"),
+                *("--inner", "2048", "--experts", "64", "--topk", "4", "--ep", "8", "--json"),
+                *("--mechanistic", "--load", f"power_law_{exponent}"),
+            ).output
+        )["us"]
+        for exponent in ("0.99", "1", "1.01")
+    )
+    assert min(below, above) <= one <= max(below, above)
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["model", "sdxl", "--tp", "2"], "sdxl has no --tp"),
+        (["model", "sdxl", "--in", "7", "--out", "9"], "sdxl has no --in or --out"),
+        (["model", "llama-3-8b", "--side", "64"], "llama-3-8b has no --side"),
+        (["model", "llama-9", "--side", "64"], "no model 'llama-9'; did you mean"),
+        (["model", "llama-3-8b", "--batch", HUGE], "'--batch': 1000"),
+        (["model", "llama-3-8b", "--in", str(10**15)], "it does not fit into one node of 8"),
+        (["model", "llama-3-8b", "--out", str(10**15)], "it does not fit into one node of 8"),
+        (["model", "sdxl", "--batch", str(10**15)], "sdxl needs"),
+        (["validate", "--unseen", "--worst"], "--unseen does not take --worst"),
+        (["validate", "--unseen", "--family", "gemm"], "--unseen does not take --family"),
+        (["fit", "--unseen", "--residual", "--into", "/proc/1"], "does not take --residual"),
+    ],
+    ids=lambda value: "_".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_what_a_question_has_no_use_for_is_named(asked: list[str], said: str) -> None:
+    done = perf(*asked, "--board", "h200")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert isinstance(done.exception, SystemExit)
+    assert said in done.stderr
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_program_runs(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    nowhere = tmp_path / "none" / "report.json"
+    done = perf("run", "--board", "h100-80gb", "--json", str(nowhere), "--", "touch", str(made))
+    assert (done.exit_code, made.exists()) == (2, False)
+    assert f"{nowhere.parent} is not a directory" in done.stderr
+
+
+def test_contexts_that_shared_a_link_are_told_to_be_timed_alone() -> None:
+    copies = (ModelledCopies("HtoD", 1, 1 << 20, 19.0),)
+    one = ModelledSummary(copies, 19.0, 0.0, 0)
+    chip = chip_of("h100-80gb", 132, (1, 1))
+    for count, said in ((1, False), (2, True)):
+        lines = "\n".join(perf_run.lines(chip, perf_run.Heard([], [one] * count), []))
+        assert (f"{count} contexts copied over links, each as if alone" in lines) == said
+
+
 def test_validate_refuses_a_board_that_is_not_there() -> None:
     done = perf("validate", "--board", "h20")
     assert done.exit_code == 2
@@ -106,7 +208,7 @@ def test_a_page_that_cannot_be_made_is_refused_before_anything_is_judged(
     monkeypatch.setattr(families, "judge", refuse_to_judge)
     nowhere = perf("validate", "--html", str(tmp_path / "none" / "page.html"))
     assert (nowhere.exit_code, "is not a directory" in nowhere.stderr) == (2, True)
-    monkeypatch.setattr(page.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(plots.util, "find_spec", lambda name: None)
     done = perf("validate", "--html", str(tmp_path / "page.html"))
     assert done.exit_code == 2
     assert done.stderr == (
@@ -164,7 +266,7 @@ def test_a_model_is_reported_by_operator() -> None:
 def test_a_model_that_does_not_fit_is_named() -> None:
     done = perf("model", "llama-2-70b", "--board", "h100-80gb")
     assert done.exit_code == 2
-    assert "error: llama-2-70b needs 140.6 GB a rank with tp 1" in done.stderr
+    assert "error: llama-2-70b in bf16 needs 140.6 GB a rank with tp 1" in done.stderr
 
 
 def test_the_residual_is_a_cause_that_can_be_left_out() -> None:
@@ -213,7 +315,6 @@ def test_a_denoiser_is_reported_by_kind_of_operator() -> None:
     assert found.exit_code == 0, found.output
     for word in ("ms a step", "convolution", "cross-attention", "launch gaps", "not in it"):
         assert word in found.output
-    assert perf("model", "sdxl", "--board", "h200", "--tp", "2").exit_code == 2
 
 
 def test_parallelism_of_a_model_is_named() -> None:

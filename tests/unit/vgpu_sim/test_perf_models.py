@@ -183,6 +183,34 @@ def test_drawing_is_a_sum_and_no_faster_than_its_arithmetic() -> None:
     assert eager.step_us > found.step_us
 
 
+def test_weights_in_fp8_are_half_as_large_and_tokens_faster() -> None:
+    """What stays bf16: router, embedding and head, and the cache."""
+    model = ARCHITECTURES["mixtral-8x7b"]
+    wide, narrow = (
+        serve(Serving("mixtral-8x7b", "h200", 2, 8, 512, 64, ep=2, dtype=dtype))
+        for dtype in ("bf16", "fp8")
+    )
+    kept = (2 * model.vocabulary / 2 + model.layers * model.experts) * model.hidden * 2 / 1e9
+    assert narrow.memory.weights - kept == pytest.approx((wide.memory.weights - kept) / 2)
+    assert narrow.memory.cache == wide.memory.cache
+    assert 0.5 * wide.tpot_ms < narrow.tpot_ms < wide.tpot_ms
+    types = {part.name: part.prediction.dtype for part in narrow.decode.parts}
+    assert [types[name] for name in ("qkv", "output", "experts")] == ["fp8", "fp8", "fp8_block"]
+    assert {types[name] for name in ("router", "head", "attention")} == {"bf16"}
+    scaled = next(part for part in narrow.decode.parts if part.name == "scaling for output")
+    assert scaled.prediction.shape["columns"] == 4096 // 2
+    assert not [part for part in wide.decode.parts if "scaling" in part.name]
+
+
+def test_deepseek_fits_a_node_of_h200_in_fp8() -> None:
+    found = serve(Serving("deepseek-v3", "h200", 8, 16, 512, 64, ep=8, dtype="fp8"))
+    assert 671 / 8 < found.memory.weights < 1.06 * 671 / 8
+    assert found.as_json()["dtype"] == "fp8"
+    # A token reads at least the weights of everybody's layers and of 8 of 256 experts.
+    least_ms = 671 / 8 * 8 / 256 / 4800 * 1e3
+    assert found.tpot_ms > least_ms
+
+
 def test_json_has_every_operator_with_its_causes() -> None:
     row = serve(LLAMA).as_json()
     operators = row["passes"]["decode"]["operators"]
@@ -204,9 +232,13 @@ def test_json_has_every_operator_with_its_causes() -> None:
         (Serving("llama-3-8b", "h200", 2, 2, 1, 1, dp=2), BadShape, "dp 2 is as many servers"),
         (Serving("mixtral-8x7b", "h200", 2, 1, 1, 1, ep=4), BadShape, "ep 4 must divide tp x dp"),
         (Serving("mixtral-8x7b", "h200", 2, 1, 1, 1, dp=2), BadShape, "batch must be a multiple"),
-        (Serving("deepseek-v3", "h200", 8, 1, 1, 1, ep=8), BadShape, "not fit into one node of 8"),
+        (Serving("deepseek-v3", "h200", 8, 1, 1, 1, ep=8), BadShape, "fits with tp 8 in fp8"),
+        (Serving("deepseek-v3", "a30", 8, 1, 1, 1, ep=8), BadShape, "not fit into one node of 8"),
+        (Serving("llama-3-8b", "a30", 1, 1, 1, 1, dtype="fp8"), BadShape, "do not have fp8"),
+        (Serving("llama-3-8b", "h200", 1, 1, 1, 1, dtype="int4"), BadShape, "bf16 or fp8, not"),
         (Serving("llama-3-8b", "h200", 1, 0, 1, 1), BadShape, "batch must be at least 1"),
-        (Serving("llama-3-8b", "l40s", 1, 1, 16, 1), UnknownModel, "attention-context on l40s"),
+        (Serving("llama-3-8b", "gb200", 1, 1, 16, 1), UnknownModel, "attention-context on gb200"),
+        (Serving("llama-3-8b", "l40s", 2, 1, 16, 1), UnknownModel, "collective on l40s"),
     ],
 )
 def test_what_cannot_be_served_is_named(question: Serving, error: type, said: str) -> None:

@@ -46,9 +46,10 @@ def test_how_two_gpus_reach_each_other(
 
 def test_no_two_devices_have_one_bus() -> None:
     for topology in PRESETS.values():
-        buses = [place.bus for place in (*topology.gpus, *topology.hcas)]
+        devices = (*topology.gpus, *topology.hcas, *topology.nvmes)
+        buses = [place.bus for place in devices]
         assert len(set(buses)) == len(buses), topology.name
-        assert all(place.numa < topology.numa_nodes for place in topology.gpus)
+        assert all(one.numa < topology.numa_nodes for one in (*devices, *topology.cxls))
 
 
 def test_what_there_is_not_is_refused() -> None:

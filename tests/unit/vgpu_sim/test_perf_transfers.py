@@ -63,6 +63,17 @@ def test_an_expander_has_its_lanes_rate_and_not_more_than_the_gpu_takes(
         predict("gb200", OWN, [("gpu0", "cxl0")], 128 * GIB)
 
 
+def test_a_server_that_has_a_name_has_drives_and_memory_expanders_too() -> None:
+    own, far, memory = together(
+        routes("pcie-2-socket"), [("nvme0", "gpu0"), ("nvme1", "gpu4"), ("cxl1", "gpu6")], GIB
+    )
+    assert own.way == "nvme0 > switch0 > gpu0"
+    assert far.way == "nvme1 > switch1 > bridge1 > numa0 > numa1 > bridge2 > switch2 > gpu4"
+    assert memory.way == "cxl1 > bridge5 > numa1 > bridge3 > switch3 > gpu6"
+    with pytest.raises(BadShape, match="dgx-h100 has no nvme0"):
+        routes("dgx-h100").path("nvme0", "gpu0")
+
+
 def test_who_shares_a_root_port_shares_its_rate_and_a_bridge_with_several_has_all_of_them() -> None:
     shared = together(routes("pcie-2-socket"), [("numa0", "gpu0"), ("numa0", "gpu1")], GIB)
     assert [one.rate for one in shared] == pytest.approx([SHARE * 32e3 / 2] * 2)

@@ -5,12 +5,14 @@ from typing import Final
 
 import numpy as np
 
+from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import BadShape
 
 Array = np.ndarray
 _KEYS: Final = 128  # keys of a tile
 _TOGETHER: Final = 64  # query tiles counted at a time
 _NO_WINDOW: Final = 1e9
+_HOPPER: Final = (9, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,17 @@ _SHORT_DIM: Final = 128
 # TensorRT-LLM's for Blackwell, by way of FlashInfer: heads of a group do not share a tile. Read off
 # the table: of 128 prompts of 16 tokens one query head takes 13 us, eight of a group 35.
 BLACKWELL_CONTEXT: Final = (Kernel(128, False), Kernel(256, False))
+# FlashAttention 2 reads a paged cache by its kernel for split keys, whose tiles have 64 queries
+# (flash_fwd_launch_template.h, run_mha_fwd_splitkv_dispatch).
+AMPERE_CONTEXT: Final = (Kernel(64, False),)
 GENERATION: Final = tuple(Kernel(64, True, splits) for splits in (1, 2, 4, 8, 16, 32, 64))
+
+
+def context_of(board: Board) -> tuple[Kernel, ...]:
+    """Return the kernels that a board's library has for prompts."""
+    if board.has_tensor_memory:
+        return BLACKWELL_CONTEXT
+    return CONTEXT if board.compute_capability == _HOPPER else AMPERE_CONTEXT
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,7 @@ class Model:
 
     def __init__(self, board: Board, calls: Calls, *, generation: bool) -> None:
         self._board, self._generation, self._calls = board, generation, calls
-        context = geometry.BLACKWELL_CONTEXT if board.has_tensor_memory else geometry.CONTEXT
-        self.kernels = geometry.GENERATION if generation else context
+        self.kernels = geometry.GENERATION if generation else geometry.context_of(board)
         self._work = geometry.work(calls, self.kernels)
         self._sizes = _Sizes.of(calls, generation)
         self._clk_us = board.boost_ghz.value * 1e3

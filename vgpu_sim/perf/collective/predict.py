@@ -39,6 +39,7 @@ def predict(
         raise BadShape(f"collectives were measured of {', '.join(ELEMENTS)}, not of {dtype}")
     if op not in OPS:
         raise BadShape(f"no collective {op!r}; known: {', '.join(OPS)}")
+    known.hold(size)
     which = "all_reduce" if op == "all_reduce" else "all"
     fitted = parameters.nearest("collective", board, which, "nccl")
     element = ELEMENTS[dtype]

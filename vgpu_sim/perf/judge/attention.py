@@ -18,7 +18,7 @@ _SHAPE = (
     "head_dim",
     "window_size",
 )
-_BOARDS = ("h100-80gb", "h200", "b200")
+_BOARDS = ("a100-80gb", "h100-80gb", "h200", "b200", "l40s")
 _RULE = (
     "rows of another kernel than the one that most rows of the table are of; prompts of one token, "
     "which take the other phase's kernel"
@@ -33,6 +33,9 @@ def _table(phase: str, key: str) -> Table:
         attn_dtype="bfloat16",
         kv_cache_dtype=theirs,
     )
+    if "window_size" not in every.columns:  # tables of older collectors: none has a window
+        columns = every.columns | {"window_size": np.zeros(len(every), np.int64)}
+        every = Table(columns, every.version, every.excluded)
     if phase == "context":
         every = every.without(every.columns["isl"] == 1)
     names, counts = np.unique(every.columns["kernel_source"].astype(str), return_counts=True)

@@ -1,20 +1,14 @@
 """The correlation page: one HTML file with accuracy, plots as SVG, and the worst shapes."""
 
-import io
 from collections.abc import Sequence
 from html import escape
-from importlib import util
 from typing import Any, Final
 
 import numpy as np
 
-from vgpu_sim.perf.errors import NoData
+from vgpu_sim.perf import plots
 from vgpu_sim.perf.judge.families import Verdict
 
-_STYLE: Final = """body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto}
-table{border-collapse:collapse}
-th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #ddd}
-th:first-child,td:first-child{text-align:left}.missed{color:#a00}svg{max-width:100%;height:auto}"""
 _HEAD: Final = (
     "table",
     "fitted",
@@ -33,25 +27,17 @@ def page(verdicts: Sequence[Verdict]) -> str:
     """Return the page. Raises NoData without matplotlib."""
     body = "\n".join(_section(verdict) for verdict in verdicts)
     source = escape(verdicts[0].fitted.source.split(",")[0]) if verdicts else "no measurements"
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Tessera: predicted and measured times</title>
-<style>{_STYLE}</style></head><body>
-<h1>Predicted and measured times</h1>
-<p>Times are modelled. Measurements: {source}. No row that is judged was fitted; errors are relative
-to what was measured.</p>
+    return plots.document(
+        "predicted and measured times",
+        f"""<p>Times are modelled. Measurements: {source}. No row that is judged was fitted;
+errors are relative to what was measured.</p>
 {_summary(verdicts)}
-{body}
-</body></html>
-"""
-
-
-def _row(cells: Sequence[object], kind: str = "td", css: str = "") -> str:
-    inside = "".join(f"<{kind}>{cell}</{kind}>" for cell in cells)
-    return f"<tr{css}>{inside}</tr>"
+{body}""",
+    )
 
 
 def _summary(verdicts: Sequence[Verdict]) -> str:
-    rows = [_row((*_HEAD, "log-corr", "in 90 %", "goal"), "th")]
+    rows = [plots.row((*_HEAD, "log-corr", "in 90 %", "goal"), "th")]
     for one in verdicts:
         found = one.accuracy
         name = escape(f"{one.family.name}/{one.key}")
@@ -61,7 +47,7 @@ def _summary(verdicts: Sequence[Verdict]) -> str:
             f"{one.corrected.mape:.1f}" if one.corrected else "-",
             *(f"{found.log_correlation:.4f}", f"{found.inside:.1f}", one.goal or "-"),
         )
-        rows.append(_row(cells, css=' class="missed"' if one.met is False else ""))
+        rows.append(plots.row(cells, css=' class="missed"' if one.met is False else ""))
     return f"<table>{''.join(rows)}</table><p>Red: the goal is missed.</p>"
 
 
@@ -69,9 +55,9 @@ def _section(one: Verdict) -> str:
     name = escape(f"{one.family.name}/{one.key}")
     rule = f"<p>Left out: {escape(one.family.excluded)}</p>" if one.family.excluded else ""
     shape = list(one.worst[0].shape) if one.worst else []
-    rows = [_row((*shape, "measured us", "predicted us", "error %", "suspected"), "th")]
+    rows = [plots.row((*shape, "measured us", "predicted us", "error %", "suspected"), "th")]
     rows += [
-        _row(
+        plots.row(
             (
                 *(escape(str(value)) for value in wrong.shape.values()),
                 *(f"{wrong.measured:.4g}", f"{wrong.predicted:.4g}", f"{wrong.error:+.0f}"),
@@ -86,28 +72,9 @@ def _section(one: Verdict) -> str:
 <h3>The {len(one.worst)} worst shapes</h3><table>{"".join(rows)}</table>"""
 
 
-def require_plots() -> None:
-    """Check that a page can be made, before anything is judged. Raises NoData."""
-    if util.find_spec("matplotlib") is None:
-        raise NoData("no plots: pip install '.[perf]' in the checkout, or matplotlib")
-
-
 def _plots(one: Verdict) -> str:
     """Predicted over measured, and the share of each cause by time, beside one another."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as err:
-        raise NoData("no plots: pip install '.[perf]' in the checkout, or matplotlib") from err
-    # Names of glyphs and elements are the same in each run: pages can be compared.
-    with mpl.rc_context({"svg.hashsalt": "tessera", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(11, 4.2), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        _correlation(left, one)
-        _causes(right, one)
-        written = io.StringIO()
-        figure.savefig(written, format="svg", metadata={"Date": None})
-    return written.getvalue().partition("<svg")[1] + written.getvalue().partition("<svg")[2]
+    return plots.beside(lambda axes: _correlation(axes, one), lambda axes: _causes(axes, one))
 
 
 def _correlation(axes: Any, one: Verdict) -> None:

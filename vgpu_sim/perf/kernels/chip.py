@@ -14,7 +14,7 @@ from typing import Final
 
 from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import Board, board_named
-from vgpu_sim.perf.errors import BadShape, UnknownModel
+from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.kernels.pipes import Pipe
 
 SCHEDULERS: Final = 4  # of a multiprocessor, an instruction a cycle each
@@ -131,7 +131,9 @@ def chip_of(
         raise BadShape(f"{sms} of {whole} multiprocessors, {memory[0]}/{memory[1]} of the memory")
     architecture = _ARCHITECTURES[board.compute_capability]
     share = memory[0] / memory[1]
-    fitted, note = _streams(name)
+    # What was fitted for streams, or for the nearest board that was measured.
+    streams = parameters.nearest("stream", name, "elementwise", "vllm")
+    fitted = streams.values
     # The clock at which the data sheet states its vector rate: boost.
     ghz = board.vector_tflops.value * 1e3 / (whole * architecture.lanes[Pipe.FMA] * 2)
     per_cycle = architecture.mma_share * 1e3 / (whole * ghz)
@@ -154,16 +156,5 @@ def chip_of(
         launch_us=fitted["launch"],
         pcie_rate=board.pcie_gb_per_s.value * 1e3,
         latencies=Latencies(),
-        note=note,
+        note=streams.note,
     )
-
-
-def _streams(name: str) -> tuple[Mapping[str, float], str]:
-    """Return what was fitted for streams, or for the nearest board that was measured."""
-    try:
-        found = parameters.nearest("stream", name, "elementwise", "vllm")
-        return found.values, found.note
-    except UnknownModel:
-        donor = "l40s" if board_named(name).compute_capability in ((8, 9), (12, 0)) else "h100-80gb"
-        values = parameters.nearest("stream", donor, "elementwise", "vllm").values
-        return values, f"memory of {name} was not measured: shares of its data sheet as {donor}'s"

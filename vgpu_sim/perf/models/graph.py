@@ -1,4 +1,8 @@
-"""A model as operators: what each rank of a node runs for one pass of one stage."""
+"""A model as operators: what each rank of a node runs for one pass of one stage.
+
+In fp8 the products with a layer's weights and its experts are, each after a kernel that scales its
+input; the router, embedding and head, latent attention's absorbed products and the cache stay bf16.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +16,14 @@ from vgpu_sim.perf.models.architectures import Architecture
 from vgpu_sim.perf.models.layout import Layout
 from vgpu_sim.perf.moe.predict import predict as moe
 from vgpu_sim.perf.prediction import Prediction
-from vgpu_sim.perf.stream.predict import embedding, predict as stream, sampling
+from vgpu_sim.perf.stream.predict import embedding, predict as stream, quantize, sampling
 
-DTYPE: Final = "bf16"
+DTYPE: Final = "bf16"  # of what is not a layer's weights
 BYTES: Final = 2
+WEIGHTS: Final = {"bf16": 2, "fp8": 1}  # bytes of a layer's weight, by type
+# Experts in fp8 have scales of blocks, as DeepSeek-V3 is published: those with a scale a tensor
+# were measured slower than bf16 on Hopper (Mixtral, 16 tokens, H200: 1285 us, and 362 in bf16).
+EXPERTS: Final = {"bf16": "bf16", "fp8": "fp8_block"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +45,12 @@ Operator = tuple[str, Callable[[], Prediction]]
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A model's share on one rank of a board."""
+    """A model's share on one rank of a board; ``dtype`` is of the layers' weights."""
 
     model: Architecture
     board: str
     layout: Layout
+    dtype: str = DTYPE
 
     @property
     def heads(self) -> int:
@@ -73,25 +82,25 @@ class Shard:
         yield "norm of attention", lambda: self._norm(step.tokens)
         yield from self._latent(step) if self.model.is_latent else self._grouped(step)
         width = VALUE if self.model.is_latent else self.model.head_dim
-        yield "output", lambda: self._gemm(step.tokens, hidden, self.heads * width)
+        yield from self._linear("output", step.tokens, hidden, self.heads * width)
         if self.layout.tp > 1:
             yield "all-reduce of attention", lambda: self._all_reduce(step)
         yield "norm of feed-forward", lambda: self._norm(step.tokens)
 
     def _grouped(self, step: Step) -> Iterator[Operator]:
         hidden, dim = self.model.hidden, self.model.head_dim
-        yield "qkv", lambda: self._gemm(step.tokens, (self.heads + 2 * self.kv_heads) * dim, hidden)
+        yield from self._linear("qkv", step.tokens, (self.heads + 2 * self.kv_heads) * dim, hidden)
         yield "rotary embedding", lambda: self._stream(step, (self.heads + self.kv_heads) * dim)
         yield "attention", lambda: self._attention(step)
 
     def _latent(self, step: Step) -> Iterator[Operator]:
         """Latent attention; batched products a head are taken as one product as wide as all."""
         model, tokens, heads = self.model, step.tokens, self.heads
-        yield "squeeze", lambda: self._gemm(tokens, model.query_rank + CACHED, model.hidden)
+        yield from self._linear("squeeze", tokens, model.query_rank + CACHED, model.hidden)
         yield "norms of latents", lambda: self._stream(step, model.query_rank + CACHED)
-        yield "queries", lambda: self._gemm(tokens, heads * KEY, model.query_rank)
+        yield from self._linear("queries", tokens, heads * KEY, model.query_rank)
         if step.query > 1:
-            yield "keys and values", lambda: self._gemm(tokens, heads * (PLAIN + VALUE), LATENT)
+            yield from self._linear("keys and values", tokens, heads * (PLAIN + VALUE), LATENT)
         else:
             yield "absorb keys", lambda: self._gemm(tokens, heads * LATENT, PLAIN)
         yield "rotary embedding", lambda: self._stream(step, heads * (KEY - PLAIN))
@@ -107,9 +116,9 @@ class Shard:
 
     def _gated(self, step: Step, inner: int, name: str = "") -> Iterator[Operator]:
         hidden, tokens = self.model.hidden, step.tokens
-        yield f"{name}gate and up", lambda: self._gemm(tokens, 2 * inner, hidden)
+        yield from self._linear(f"{name}gate and up", tokens, 2 * inner, hidden)
         yield f"{name}activation", lambda: self._stream(step, inner, 2 * BYTES)
-        yield f"{name}down", lambda: self._gemm(tokens, hidden, inner)
+        yield from self._linear(f"{name}down", tokens, hidden, inner)
 
     def _feed_forward(self, step: Step) -> Iterator[Operator]:
         model, layout = self.model, self.layout
@@ -145,6 +154,12 @@ class Shard:
             size = step.batch * share * tp * BYTES
             yield "gather of logits", lambda: self._collective("all_gather", tp, size)
         yield "sampling", lambda: sampling(self.board, step.batch, self.model.vocabulary)
+
+    def _linear(self, name: str, m: int, n: int, k: int) -> Iterator[Operator]:
+        """A product with weights of a layer, and the scaling of what goes into it."""
+        if self.dtype != DTYPE:
+            yield f"scaling for {name}", lambda: quantize(self.board, m, k)
+        yield name, lambda: gemm(self.board, self.dtype, m, n, k)
 
     def _gemm(self, m: int, n: int, k: int) -> Prediction:
         return gemm(self.board, DTYPE, m, n, k)
@@ -191,4 +206,5 @@ class Shard:
             topk=self.model.topk,
             experts=self.model.experts,
             ranks=self.layout.ep,
+            dtype=EXPERTS[self.dtype],
         )

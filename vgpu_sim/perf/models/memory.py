@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.perf.models.graph import BYTES, Shard
+from vgpu_sim.perf.models.graph import BYTES, WEIGHTS, Shard
 
 _RESERVED_GB: Final = 2.0  # the context, libraries' workspaces, NCCL's buffers: a round figure
 
@@ -31,14 +31,15 @@ def memory(shard: Shard, batch: int, length: int, tokens: int) -> Memory:
         # Of the experts those of the rank; what every token has is shared by tp.
         own = 3 * model.hidden * shard.inner * model.experts / layout.ep
         common = 3 * model.hidden * model.shared * model.inner / layout.tp
-        one = attention + own + common + model.experts * model.hidden
+        one = attention + own + common
     else:
         one = attention + 3 * model.hidden * shard.inner
     dense = attention + 3 * model.hidden * model.dense_inner / layout.tp
     layers = (model.layers - model.dense_layers) * one + model.dense_layers * dense
+    routers = (model.layers - model.dense_layers) * model.experts * model.hidden / layout.pp
     ends = 2 * model.vocabulary * model.hidden / layout.tp
+    weights = WEIGHTS[shard.dtype] * layers / layout.pp + BYTES * (routers + ends)
     cached = model.cached if model.is_latent else 2 * shard.kv_heads * model.head_dim
     cache = model.layers * batch * length * cached / layout.pp
     width = 2 * model.hidden + 3 * shard.inner * max(1, model.topk)
-    counts = (layers / layout.pp + ends, cache, tokens * width)
-    return Memory(*(BYTES * count / 1e9 for count in counts))
+    return Memory(*(size / 1e9 for size in (weights, BYTES * cache, BYTES * tokens * width)))

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.dtypes import supported
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.models.architectures import Architecture, architecture_named
 from vgpu_sim.perf.models.gaps import gaps
-from vgpu_sim.perf.models.graph import Shard, Step
+from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS, Shard, Step
 from vgpu_sim.perf.models.layout import NODE, RANKS, Layout
 from vgpu_sim.perf.models.memory import Memory, memory
 from vgpu_sim.perf.prediction import Prediction
@@ -20,7 +21,7 @@ class Serving:
     """The question: ``batch`` sequences that start together, ``given`` tokens in, ``made`` out.
 
     ``tp``, ``pp``, ``dp`` and ``ep`` as in ``Layout``. Without ``graphs`` the host launches each
-    operator by itself.
+    operator by itself. ``dtype`` is of the layers' weights.
     """
 
     model: str
@@ -33,6 +34,7 @@ class Serving:
     dp: int = 1
     ep: int = 1
     graphs: bool = True
+    dtype: str = DTYPE
 
     @property
     def layout(self) -> Layout:
@@ -126,6 +128,7 @@ class Report:
             "pp": asked.pp,
             "dp": asked.dp,
             "ep": asked.ep,
+            "dtype": asked.dtype,
             "cuda_graphs": asked.graphs,
             "batch": asked.batch,
             "in": asked.given,
@@ -163,6 +166,9 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
     for name in ("batch", "given", "made"):
         if getattr(question, name) < 1:
             raise BadShape(f"{name} must be at least 1")
+    if question.dtype not in WEIGHTS:
+        raise BadShape(f"weights are {' or '.join(WEIGHTS)}, not {question.dtype}")
+    supported(board, question.dtype)
     layout = question.layout
     layout.check(model)
     if question.batch % layout.dp:
@@ -170,7 +176,7 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
     need = _memory(question, layout)
     if need.total > board.dram_gb.value:
         raise BadShape(_does_not_fit(question, need, board.dram_gb.value))
-    shard = Shard(model, question.board, layout)
+    shard = Shard(model, question.board, layout, question.dtype)
     # A replica's sequences, and of those the part that is in one stage at a time.
     own = question.batch // layout.dp
     microbatch = -(-own // layout.pp)
@@ -182,24 +188,34 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
 
 
 def _memory(question: Serving, layout: Layout) -> Memory:
-    shard = Shard(architecture_named(question.model), question.board, layout)
+    shard = Shard(architecture_named(question.model), question.board, layout, question.dtype)
     length, own = question.given + question.made, -(-question.batch // layout.dp)
     return memory(shard, own, length, -(-own // layout.pp) * question.given)
 
 
 def _does_not_fit(question: Serving, need: Memory, has: float) -> str:
-    model, cure = architecture_named(question.model), "it does not fit into one node of 8"
-    for tp in RANKS:
-        wider = replace(question.layout, tp=tp, ep=min(question.ep, tp * question.dp))
-        fits = wider.gpus <= NODE and model.heads % tp == 0
-        if fits and _memory(question, wider).total <= has:
-            cure = f"it fits with tp {tp}"
+    smaller = replace(question, dtype="fp8")
+    ways = [(question, tp) for tp in RANKS]
+    if "fp8" in board_named(question.board).tensor_tflops:
+        ways += [(smaller, tp) for tp in RANKS]
+    cure = "it does not fit into one node of 8"
+    for asked, tp in ways:
+        if _fits(asked, tp, has):
+            cure = f"it fits with tp {tp}" + (" in fp8" if asked.dtype != question.dtype else "")
             break
     parts = ", ".join(f"{name} {getattr(need, name):.1f}" for name in Memory.__slots__)
     return (
-        f"{question.model} needs {need.total:.1f} GB a rank with {question.layout} ({parts}); "
+        f"{question.model} in {question.dtype} needs {need.total:.1f} GB a rank with"
+        f" {question.layout} ({parts}); "
         f"{question.board} has {has:.0f}: {cure}"
     )
+
+
+def _fits(question: Serving, tp: int, has: float) -> bool:
+    model, asked = architecture_named(question.model), question.layout
+    wider = replace(asked, tp=tp, ep=min(asked.ep, tp * asked.dp))
+    possible = wider.gpus <= NODE and model.heads % tp == 0
+    return possible and _memory(question, wider).total <= has
 
 
 def _pass(shard: Shard, step: Step, batches: int, graphs: bool, mechanistic: bool) -> Pass:

@@ -13,6 +13,9 @@ BALANCED: Final = "balanced"
 _POWER: Final = "power_law_"
 _DRAWS: Final = 6
 _SEED: Final = 7
+_STEEPEST: Final = 10.0  # exponent of a power law: beyond, one expert has everything
+_FLAT: Final = 1e-6  # from an exponent of 1, whose integral is a logarithm
+_MOST_EXPERTS: Final = 1 << 16  # each is counted by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,16 @@ class Calls:
             raise BadShape("topk must not be more than there are experts")
         if (self.experts % self.ranks).any():
             raise BadShape("experts must be a multiple of the ranks that share them")
-        for name in set(self.distribution):
-            if name != BALANCED and not _exponent(name):
-                raise BadShape(f"load {str(name)!r} is neither balanced nor power_law_EXPONENT")
+        if (self.experts > _MOST_EXPERTS).any():
+            raise BadShape(f"experts must be at most {_MOST_EXPERTS}")
+        for name in map(str, set(self.distribution)):
+            exponent = _exponent(name)
+            if name != BALANCED and exponent is None:
+                raise BadShape(f"load {name!r} is neither balanced nor power_law_EXPONENT")
+            if exponent is not None and not 0 < exponent <= _STEEPEST:
+                raise BadShape(
+                    f"load {name!r}: the exponent must be above 0 and at most {_STEEPEST:g}"
+                )
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -86,6 +96,15 @@ def _counts(tokens: int, topk: int, experts: int, ranks: int, distribution: str)
     return np.asarray(np.mean(drawn, axis=0))
 
 
+def _power_law(uniform: Array, low: float, high: float, exponent: float) -> Array:
+    """Turn uniform numbers into ones of a density that falls with a power, between two ends."""
+    rest = 1 - exponent
+    if abs(rest) < _FLAT:
+        return np.asarray(low * (high / low) ** uniform)
+    ends = low**rest, high**rest
+    return np.asarray(((ends[1] - ends[0]) * uniform + ends[0]) ** (1 / rest))
+
+
 def _draws(tokens: int, topk: int, experts: int, ranks: int, distribution: str) -> list[Array]:
     pairs, local = tokens * topk, experts // ranks
     exponent = _exponent(distribution)
@@ -95,11 +114,10 @@ def _draws(tokens: int, topk: int, experts: int, ranks: int, distribution: str) 
         load[:active] = max(pairs / experts, 1) if active < local else pairs / experts
         return [load]
     low, high = (1.0, max(2.0, 0.8 * tokens)) if pairs > experts else (0.01, 2.0)
-    ends = low ** (1 - exponent), high ** (1 - exponent)
     random = np.random.default_rng(_SEED)
     found = []
     for _ in range(_DRAWS):
-        weights = ((ends[1] - ends[0]) * random.random(experts) + ends[0]) ** (1 / (1 - exponent))
+        weights = _power_law(random.random(experts), low, high, exponent)
         exact = weights / weights.sum() * pairs
         load = np.floor(exact)
         load[np.argsort(load - exact)[: int(pairs - load.sum())]] += 1  # the largest remainders

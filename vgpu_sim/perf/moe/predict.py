@@ -7,11 +7,21 @@ import numpy as np
 from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.moe.loads import TILES, Calls
 from vgpu_sim.perf.moe.model import Model
 from vgpu_sim.perf.prediction import Prediction
 
 LIBRARY: Final = "vllm"  # whose kernels for bf16 are Triton's
+
+
+# What weights and activations are in. Blocks: scales of 128 x 128 weights, and of 128 activations.
+DTYPES: Final = ("bf16", "fp8", "fp8_block")
+
+
+def operands_of(dtype: str) -> str:
+    """Return the type that the tensor cores see."""
+    return dtype.removesuffix("_block")
 
 
 def predict(
@@ -25,27 +35,32 @@ def predict(
     ranks: int = 1,
     distribution: str = "power_law_1.01",
     gated: bool = True,
+    dtype: str = "bf16",
 ) -> Prediction:
-    """Predict the busiest rank's time in bf16, communication between ranks not included.
+    """Predict the busiest rank's time, communication between ranks not included.
+
+    In fp8 activations come in bf16, and are scaled within the operation.
 
     Raises:
-        PerfError: no such board, nothing fitted for it, sizes that no kernel takes, or weights
-            that do not fit into its memory.
+        PerfError: no such board, its tensor cores lack the type, nothing fitted for it, sizes that
+            no kernel takes, or weights that do not fit into its memory.
     """
     known = board_named(board)
-    dtype = supported(known, "bf16")
+    if dtype not in DTYPES:
+        raise BadShape(f"mixtures were measured in {', '.join(DTYPES)}, not in {dtype}")
+    operands = supported(known, operands_of(dtype))
     sizes = {"tokens": tokens, "hidden": hidden, "inner": inner, "topk": topk}
     sizes |= {"experts": experts, "ranks": ranks}
     one = {name: np.array([size]) for name, size in sizes.items()}
     calls = Calls(**one, distribution=np.array([distribution]), gated=np.array([gated]))
     weights = (3 if gated else 2) * hidden * inner * experts // ranks
-    known.hold(2 * (weights + 2 * tokens * hidden))
-    fitted = parameters.nearest("moe", board, "bf16", LIBRARY)
-    model, row = Model(known, dtype, calls), np.array([0])
+    known.hold(operands.bytes * weights + 4 * tokens * hidden)
+    fitted = parameters.nearest("moe", board, dtype, LIBRARY)
+    model, row = Model(known, operands, calls), np.array([0])
     stack = model.stack(fitted.values, row)
     choice = {"rows a tile": TILES[int(model.choose(fitted.values, row)[0])]}
     flop = 2 * tokens * topk / ranks * hidden * inner * (3 if gated else 2)
     shape = sizes | {"distribution": distribution, "gated": gated}
     rates = {"Tflop/s": flop / 1e6}
     told = (shape, stack, fitted, choice, rates, model.sizes(row))
-    return Prediction.of("moe", known, "bf16", *told)
+    return Prediction.of("moe", known, dtype, *told)

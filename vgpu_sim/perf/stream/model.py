@@ -30,6 +30,10 @@ class Calls:
     def __post_init__(self) -> None:
         if (self.rows < 1).any() or (self.columns < 1).any():
             raise BadShape("rows and columns must be at least 1")
+        for name in ("read", "written"):
+            amount = getattr(self, name)
+            if not (amount >= 0).all():  # not a number is neither
+                raise BadShape(f"bytes {name} of an element must be 0 or more, not {amount.min()}")
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,7 +1,10 @@
 """The topologies that have names.
 
 Bus numbers, NUMA nodes and switches of the DGX systems are those that their user guides and
-published ``nvidia-smi topo -m`` listings show; a pool with fewer GPUs has the first of them.
+published ``nvidia-smi topo -m`` listings show; a pool with fewer GPUs has the first of them. No
+listing or guide that we could read says to which switches their drives are joined: they have none.
+``pcie-2-socket`` is no product: two GPUs and a drive below each of four switches, an adapter below
+one switch of each socket, and on each socket a CXL memory expander below a host bridge of its own.
 """
 
 import difflib
@@ -10,7 +13,7 @@ from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology import custom
-from vgpu_sim.perf.topology.places import Place, Topology
+from vgpu_sim.perf.topology.places import Expander, Place, Topology
 
 FLAT: Final = "flat"
 _MOST: Final = 8
@@ -75,6 +78,8 @@ _ROWS: Final = (
         ),
         tuple(Place(bus, i, 2 * i, 2 * i, 1) for i, bus in enumerate((0x18, 0x98))),
         numa_nodes=2,
+        nvmes=tuple(Place(bus, i // 2, i, i, 2) for i, bus in enumerate((0x19, 0x3C, 0x99, 0xBC))),
+        cxls=tuple(Expander(i, 4 + i, 256, 8, 2) for i in range(2)),
     ),
 )
 

@@ -1,0 +1,60 @@
+"""Pages with plots: one HTML file, plots in it as SVG, the same bytes for the same numbers."""
+
+import io
+from collections.abc import Callable, Sequence
+from html import escape
+from importlib import util
+from typing import Any, Final
+
+from vgpu_sim.perf.errors import NoData
+
+_NO_PLOTS: Final = "no plots: pip install '.[perf]' in the checkout, or matplotlib"
+_STYLE: Final = """body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto}
+table{border-collapse:collapse}
+th,td{padding:.15rem .7rem;text-align:right;border-bottom:1px solid #ddd}
+th:first-child,td:first-child{text-align:left}.missed{color:#a00}svg{max-width:100%;height:auto}"""
+
+
+def require() -> None:
+    """Check that plots can be made, before anything is computed for them. Raises NoData."""
+    if util.find_spec("matplotlib") is None:
+        raise NoData(_NO_PLOTS)
+
+
+def document(title: str, body: str) -> str:
+    """Return a whole page; ``body`` is HTML, ``title`` is not."""
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Tessera: {escape(title)}</title>
+<style>{_STYLE}</style></head><body>
+<h1>{escape(title[:1].upper() + title[1:])}</h1>
+{body}
+</body></html>
+"""
+
+
+def row(cells: Sequence[object], kind: str = "td", css: str = "") -> str:
+    """Return a row of a table; cells are HTML."""
+    inside = "".join(f"<{kind}>{cell}</{kind}>" for cell in cells)
+    return f"<tr{css}>{inside}</tr>"
+
+
+def beside(*draw: Callable[[Any], None], width: float = 11, height: float = 4.2) -> str:
+    """Return one SVG of plots beside one another, each drawn by a function of its axes.
+
+    Raises:
+        NoData: matplotlib is not there.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ImportError as err:
+        raise NoData(_NO_PLOTS) from err
+    # Names of glyphs and elements are the same in each run: pages can be compared.
+    with mpl.rc_context({"svg.hashsalt": "tessera", "svg.fonttype": "none", "font.size": 9}):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        for axes, one in zip(figure.subplots(1, len(draw), squeeze=False)[0], draw, strict=True):
+            one(axes)
+        written = io.StringIO()
+        figure.savefig(written, format="svg", metadata={"Date": None})
+    _, tag, rest = written.getvalue().partition("<svg")
+    return tag + rest
