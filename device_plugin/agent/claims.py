@@ -23,6 +23,7 @@ from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import PlacedInstance
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from mig import geometry, planner
+from mig.errors import MigError
 
 
 class ClaimOffer(Protocol):
@@ -123,19 +124,31 @@ class PublishedOffer:
 
 
 def _matters(offered: Offered) -> object:
-    """Return all of a GPU that its slices say something of."""
+    """Return all of a GPU that its ResourceSlices say something of.
+
+    Of its slices those whose health is another than its own: a claim's comes and goes while pods
+    start and end, and is published either way.
+    """
     gpu = offered.gpu
-    there = [(s.instance, s.health) for s in gpu.slices]
+    there = [(s.instance, s.health) for s in gpu.slices if s.health != gpu.health]
     identity = gpu.uuid, gpu.index, gpu.board.key, gpu.health
     return *identity, there, offered.taken, offered.shared
 
 
 def taken(gpu: Gpu, wanted: Sequence[PlacedInstance]) -> tuple[geometry.Instance, ...]:
-    """Return what claims cannot have of a GPU: what is there without one, and what will be."""
+    """Return what claims cannot have of a GPU: what is there without one, and what will be.
+
+    Of instances that its board cannot have, as those of another board are while a pool changes its
+    own, none is made (``steps``).
+    """
     there = [s.instance for s in gpu.slices]
     result = [s.instance for s in gpu.unclaimed]
-    for one in wanted:
-        instance = gpu.board.instance(*one.place)
+    try:
+        instances = [gpu.board.instance(*one.place) for one in wanted]
+        planner.check(gpu.board, instances)
+    except MigError:
+        return tuple(result)
+    for instance in instances:
         if instance not in there and not planner.violations(gpu.board, [*there, instance]):
             there.append(instance)
             result.append(instance)

@@ -70,7 +70,11 @@ def _results(
 def _lasting(gpud: Gpud, gpu: Gpu, one: WantedFault, now: datetime.datetime) -> FaultStatus:
     left_ms = 0
     if one.until:
-        left_ms = int((datetime.datetime.fromisoformat(one.until) - now).total_seconds() * 1000)
+        until = _moment(one.until)
+        if until is None:
+            message = f"until is not a time with its zone: {one.until!r}"
+            return FaultStatus(id=one.id, phase=FaultPhase.REFUSED, message=message)
+        left_ms = int((until - now).total_seconds() * 1000)
         if left_ms <= 0:
             if one.id in gpu.faults:
                 _clear(gpud, gpu, one.id)
@@ -78,6 +82,15 @@ def _lasting(gpud: Gpud, gpu: Gpu, one: WantedFault, now: datetime.datetime) -> 
     if one.id in gpu.faults:
         return FaultStatus(id=one.id, phase=FaultPhase.ACTIVE)
     return _inject(gpud, gpu, one, left_ms, FaultPhase.ACTIVE)
+
+
+def _moment(text: str) -> datetime.datetime | None:
+    """Read an RFC 3339 time; None: it is none, as a person may have written it."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
 
 
 def _inject(

@@ -15,6 +15,7 @@ from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1 import quantity
 
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}", re.ASCII)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
@@ -78,8 +79,15 @@ def read(document: Mapping[str, Any]) -> Claim:
 
 
 def _config(opaque: Mapping[str, Any]) -> Config:
-    kind = (opaque.get("parameters") or {}).get("kind")
-    return Config(opaque["driver"], kind[:63] if isinstance(kind, str) else "")
+    """Read parameters, which are whatever a user wrote: what is no name of a kind is none.
+
+    It is told to the kubelet and to logs, and what JSON can say no message of either can hold.
+    """
+    parameters = opaque.get("parameters")
+    kind = parameters.get("kind") if isinstance(parameters, dict) else None
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        kind = ""
+    return Config(opaque["driver"], kind)
 
 
 def _result(one: Mapping[str, Any]) -> Allocated:

@@ -2,8 +2,6 @@
 
 import contextlib
 import datetime
-import hashlib
-import json
 import logging
 import random
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.gpu_object import GpuObject, read
 from device_plugin.kube.pod_facts import PodFacts, read as pod_facts
+from gpu_operator.api import documents, events
 from gpu_operator.api.v1alpha1 import API_VERSION, GROUP, NODE_LABEL, VERSION
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
 
@@ -50,7 +49,7 @@ def cluster_errors() -> Iterator[None]:
 
 def _message(err: ApiException) -> str:
     try:
-        return str(json.loads(err.body)["message"])
+        return str(documents.read(err.body)["message"])
     except (KeyError, TypeError, ValueError):
         return str(err.body or err.reason).strip()[:200]
 
@@ -211,9 +210,7 @@ class Kube:
     def _event(
         self, about: dict[str, str], namespace: str, reason: str, message: str, warning: bool
     ) -> None:
-        text = f"{about['uid']}/{reason}/{message}"
-        key = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
-        name = f"{about['name'][:180]}.{key}"
+        name = events.name(about["name"], f"{about['uid']}/{reason}/{message}")
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "apiVersion": "v1",
@@ -272,7 +269,7 @@ class Kube:
             try:
                 standing()
                 for line in event_lines(answer):
-                    event = json.loads(line)
+                    event = documents.read(line)
                     if not isinstance(event, dict):
                         raise ValueError(f"no event of a watch: {line[:80]!r}")
                     yield event
@@ -286,7 +283,7 @@ class Kube:
     def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         with cluster_errors():
             answer = verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
-            document: dict[str, Any] = json.loads(answer.data)
+            document: dict[str, Any] = documents.read(answer.data)
             return document
 
 

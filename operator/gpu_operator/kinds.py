@@ -195,6 +195,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("Event", "events", namespaced=True),
     Kind("Lease", "leases", "coordination.k8s.io", namespaced=True, reflected=True),
     Kind("Namespace", "namespaces", reflected=True),
+    Kind("DeviceClass", "deviceclasses", "resource.k8s.io", reflected=True),
     Kind("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True, reflected=True),
 )
 

@@ -84,7 +84,7 @@ class Scheduler:
     """One node and what of it is allocated. ``classes`` are the expressions of DeviceClasses."""
 
     slices: Mapping[str, Document]
-    classes: Mapping[str, str]
+    classes: dict[str, str]
     taken: list[str] = field(default_factory=list)
     shares: dict[str, list[Consumed]] = field(default_factory=dict)
 

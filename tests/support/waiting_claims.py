@@ -5,11 +5,27 @@ from typing import Any
 
 from gpu_world import gpu
 
+from device_plugin.dra import classes
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.claims import reading
+from gpu_operator.controllers.claims.selectors import Facts
 
 DRIVER = "gpu.tessera.dev"
 THREE = "mig-3g.40gb.tessera.dev"
+
+
+def class_document(name: str, *expressions: str) -> dict[str, Any]:
+    """A DeviceClass with these selectors."""
+    selectors = [{"cel": {"expression": one}} for one in expressions]
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"selectors": selectors}}
+
+
+CLASS_DOCUMENTS = tuple(class_document(c["name"], c["expression"]) for c in classes.classes())
+"""The chart's."""
+CLASSES: dict[str, Facts] = {
+    one["metadata"]["name"]: reading.device_class(one) for one in CLASS_DOCUMENTS
+}
 
 
 def offered(

@@ -16,7 +16,9 @@ DRIVER: Final = "gpu.tessera.dev"
 CLASS_DOMAIN: Final = "tessera.dev"
 """What the name of each of our DeviceClasses ends with, after a dot."""
 ANY_MIG: Final = "mig"
-"""Resource of the class of MIG devices of every profile."""
+"""MIG devices of every profile, where a resource is named."""
+ANY: Final = "device"
+"""Devices of every kind, likewise."""
 
 MEMORY: Final = "memory"
 """Name of the capacity that claims can share."""
@@ -113,13 +115,3 @@ def share_policy(memory_bytes: int) -> SharePolicy:
     """
     least = -(-memory_bytes // (MOST_SHARES * _GIB)) * _GIB
     return SharePolicy(least, min(_GIB, memory_bytes & -memory_bytes))
-
-
-def resource_of(device_class: str) -> str:
-    """Return which devices one of our DeviceClasses selects, as a resource without its prefix.
-
-    It is "gpu", "mig" (any profile) or such as "mig-1g.10gb"; empty: the class is not one of ours.
-    """
-    resource, dot, rest = device_class.partition(f".{CLASS_DOMAIN}")
-    is_ours = resource in ("gpu", ANY_MIG) or resource.startswith(f"{ANY_MIG}-")
-    return resource if dot and not rest and is_ours else ""

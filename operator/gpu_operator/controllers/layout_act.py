@@ -10,6 +10,7 @@ from gpu_operator.controllers import change, node_status
 from gpu_operator.controllers.layout_judge import Judgement
 from gpu_operator.controllers.layout_steps import (
     Begin,
+    Date,
     Decision,
     Evict as EvictPods,
     Move,
@@ -32,6 +33,8 @@ def act(
             yield change.begin(gpu, layout, instances, now)
         case Move(instances):
             yield change.move(gpu, layout, instances, now)
+        case Date():
+            yield change.date(gpu, layout, now)
         case RollBack(why):
             yield change.roll_back(gpu, layout, why, now)
         case EvictPods():

@@ -22,6 +22,7 @@ from gpu_operator.controllers.layout_book import LayoutBook
 from gpu_operator.controllers.layout_judge import Judgement, State
 from gpu_operator.controllers.layout_steps import (
     Begin,
+    Date,
     Decision,
     Evict,
     RollBack,
@@ -57,6 +58,7 @@ def decide(book: LayoutBook, now: datetime.datetime) -> Decided:
     decisions = [_roll_back(book, name) for name in expired]
     due = sorted(name for name in book.steps if name not in expired)
     decisions += [Decision(book.entries[n].judged, book.steps[n]) for n in due[:PORTION]]
+    decisions += [Decision(book.entries[n].judged, Date()) for n in _ahead(book, now)]
     room = PORTION - len(due)
     if not stopped:
         for decision in _turns(book, free, room):
@@ -86,6 +88,18 @@ def _expired(book: LayoutBook, layout: Layout, now: datetime.datetime) -> dict[s
             break
         found[name] = None
     return found
+
+
+def _ahead(book: LayoutBook, now: datetime.datetime) -> Iterator[str]:
+    """Yield the GPUs whose change has yet to begin, by its date; a portion of them.
+
+    The clock that dated it was ahead, and the deadline would be late by as much.
+    """
+    for began, name in book.deadlines[: -PORTION - 1 : -1]:
+        if began <= now:
+            break
+        if name not in book.steps:
+            yield name
 
 
 def _next_deadline_s(

@@ -27,6 +27,11 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
+class Date:
+    """Let a change underway begin now: by its date it begins later, as a clock was ahead."""
+
+
+@dataclass(frozen=True, slots=True)
 class RollBack:
     """Restore what was there before the change."""
 
@@ -43,7 +48,7 @@ class Decision:
     """What is done about a GPU."""
 
     judgement: Judgement
-    step: Begin | Move | RollBack | Evict
+    step: Begin | Move | Date | RollBack | Evict
 
 
 def begun(judgement: Judgement, blockers: tuple[Slice, ...]) -> Judgement:

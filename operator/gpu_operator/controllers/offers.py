@@ -8,12 +8,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.api.v1alpha1.sharing import SUFFIX
 from gpu_operator.controllers.world import Node, World
 from mig import geometry
 from mig.errors import MigError
+
+_SHORT = 10  # characters of a number that needs no reading as a quantity
 
 
 def is_ours(resource: str, prefix: str) -> bool:
@@ -36,9 +39,15 @@ def admitted(world: World, node: Node) -> Mapping[str, int]:
 
 
 def allocatable(node: Node, resource: str) -> int:
-    """Return how many of a resource the scheduler sees on the node."""
+    """Return how many of a resource the scheduler sees on the node.
+
+    It is a quantity, and the API server writes a thousand as 1k.
+    """
     text = node.allocatable.get(resource, "0")
-    return int(text) if text.isdecimal() else 0
+    try:
+        return int(text) if len(text) < _SHORT and text.isdecimal() else quantity.of_api(text)
+    except ValueError:
+        return 0
 
 
 def late(world: World, node: Node, slices: Iterable[Slice]) -> str:

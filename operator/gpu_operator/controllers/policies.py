@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from gpu_operator.api import documents
 from gpu_operator.api.v1alpha1 import API_VERSION, CHART_VALUES
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
@@ -70,7 +71,7 @@ def _edited(policy: Policy | None, chart: ChartPolicy) -> Mapping[str, Any]:
 
 def _noted(policy: Policy) -> Mapping[str, Any]:
     try:
-        found = json.loads(policy.meta.annotations.get(CHART_VALUES, "{}"))
+        found = documents.read(policy.meta.annotations.get(CHART_VALUES, "{}"))
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}

@@ -7,6 +7,7 @@ from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.render import features
 from mig.geometry import WHOLE_RESOURCE
 
+_SHOWN = 63
 NVIDIA = "nvidia.com"  # configurations written for its device plugin name resources by this
 
 
@@ -18,7 +19,9 @@ def problem(policy: GPUPolicySpec) -> str:
     wrong, seen = [], set()
     for one in config.resources:
         prefix = one.name.rpartition("/")[0]
-        if prefix not in ("", NVIDIA, policy.resource_prefix):
+        if not one.is_a_resource:
+            wrong.append(f"{one.short[:_SHOWN]}... is longer than a resource's name can be")
+        elif prefix not in ("", NVIDIA, policy.resource_prefix):
             wrong.append(f"{one.name} is not of the prefix {policy.resource_prefix}")
         elif one.short != WHOLE_RESOURCE and not one.short.startswith("mig-"):
             wrong.append(f"{one.name} is neither {WHOLE_RESOURCE} nor mig-<profile>")

@@ -14,6 +14,7 @@ from gpu_operator import errors
 from gpu_operator.controllers.claims import reading
 from gpu_operator.controllers.claims.nudging import Nudging
 from gpu_operator.controllers.claims.reading import Claim, StartingPod, WaitingPod
+from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.telling import Telling
 from gpu_operator.controllers.world import World
 from gpu_operator.engine.parts import until_one_ends
@@ -29,6 +30,7 @@ _REST: Final = (
 _READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
     "ResourceClaim": (Chosen(), reading.claim),
     "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.pod),
+    "DeviceClass": (Chosen(), reading.device_class),
 }
 _STARTING: Final = Chosen(fields="spec.nodeName!=,status.phase=Pending")
 _log = logging.getLogger(__name__)
@@ -53,6 +55,7 @@ class ClaimLoop:
         self._telling = Telling()
         self._claims: dict[str, Claim] = {}
         self._pods: dict[str, WaitingPod] = {}
+        self._classes: dict[str, Facts] = {}
         self._nudging = Nudging()
         self._starting: dict[str, StartingPod] = {}
         self._due = asyncio.Event()
@@ -75,7 +78,12 @@ class ClaimLoop:
 
     def changed(self, kind: str, key: str, value: Any) -> None:
         """Take a change; what it comes to is told a moment later."""
-        known: dict[str, Any] = self._pods if kind == "Pod" else self._claims
+        every: Mapping[str, dict[str, Any]] = {
+            "ResourceClaim": self._claims,
+            "Pod": self._pods,
+            "DeviceClass": self._classes,
+        }
+        known = every[kind]
         if value is None:
             known.pop(key, None)
         else:
@@ -100,7 +108,7 @@ class ClaimLoop:
             self._computing.shutdown(wait=False)
 
     async def _work(self) -> Never:
-        # Who has a GPU is not known before all claims are.
+        # Who has a GPU is not known before all claims are, nor what they want before all classes.
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         while True:
             try:
@@ -116,14 +124,14 @@ class ClaimLoop:
     async def _decided(self) -> Sequence[Record | Annotate]:
         claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
         starting = tuple(self._starting.values())
-        world = self._world()
+        world, classes = self._world(), dict(self._classes)
         self._turn_began = now_s = time.monotonic()
         try:
             return await asyncio.get_running_loop().run_in_executor(
                 self._computing,
                 lambda: (
                     *self._nudging.due(claims, starting, world, now_s),
-                    *self._telling.due(claims, pods, world, now_s),
+                    *self._telling.due(claims, pods, classes, world, now_s),
                 ),
             )
         except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest

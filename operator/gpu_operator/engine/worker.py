@@ -35,6 +35,8 @@ _BURST_S = 0.05
 _AT_ONCE = 8  # writes of one reconciliation
 _INDEXED = ("GPU", "Node", "MIGLayout", "GPUPool", "Pod")  # whose changes the indexes tell of
 _Result = TypeVar("_Result")
+_State = tuple[str, int]
+"""An object's UID and generation."""
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +62,7 @@ class Worker:
         self._config = config
         self._namespace = namespace
         self._fence = fence
-        self._applied: dict[str, tuple[Apply, int]] = {}
+        self._applied: dict[str, tuple[Apply, _State]] = {}
         self._evicted: dict[str, float] = {}
         self._turn = asyncio.Lock()
         self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controllers")
@@ -270,7 +272,7 @@ class Worker:
         _log.info("%s: %s", type(action).__name__, action.what)
         if document is not None and kinds.named(document["kind"]).watched:
             if isinstance(action, Apply) and not action.status:
-                self._applied[action.what] = (action, _generation(document))
+                self._applied[action.what] = (action, _state(document))
             if self._store.put(document["kind"], document):
                 self.changed(document["kind"], document["metadata"]["name"])
 
@@ -281,7 +283,7 @@ class Worker:
         if not kinds.named(action.document["kind"]).rendered:
             return False
         now = self._store.document(action.document["kind"], action.document["metadata"]["name"])
-        return now is not None and self._applied.get(action.what) == (action, _generation(now))
+        return now is not None and self._applied.get(action.what) == (action, _state(now))
 
     def _was_just_evicted(self, action: Action) -> bool:
         """Return whether the pod is ending already: each look at a layout asks again."""
@@ -290,5 +292,7 @@ class Worker:
         return isinstance(action, Evict) and action.uid in self._evicted
 
 
-def _generation(document: Mapping[str, Any]) -> int:
-    return int(document["metadata"].get("generation") or 0)
+def _state(document: Mapping[str, Any]) -> _State:
+    """Return what changes with an object's spec: one that was made anew begins at 1 again."""
+    metadata = document["metadata"]
+    return metadata.get("uid") or "", int(metadata.get("generation") or 0)

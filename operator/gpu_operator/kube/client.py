@@ -5,8 +5,6 @@ it serves and keep a file of them: the table of kinds knows the paths.
 """
 
 import datetime
-import hashlib
-import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -16,6 +14,7 @@ from kubernetes.aio.dynamic.client import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource
 
 from gpu_operator import errors, kinds, metrics
+from gpu_operator.api import documents, events
 from gpu_operator.api.v1alpha1 import FINALIZER
 from gpu_operator.kube import connection, taints
 from gpu_operator.kube.actions import (
@@ -106,7 +105,7 @@ class KubernetesCluster:
                 async for chunk in answer.content.iter_any():
                     *lines, rest = (rest + chunk).split(b"\n")  # however long: objects may be
                     for line in filter(None, lines):
-                        event: Document = json.loads(line)
+                        event: Document = documents.read(line)
                         yield event
             finally:
                 answer.close()
@@ -297,9 +296,8 @@ class KubernetesCluster:
     async def _record(self, action: Record) -> None:
         message = action.message[:_LONGEST_MESSAGE]
         key = f"{action.uid}/{action.reason}/{'' if action.latest else action.message}"
-        digest = hashlib.blake2s(key.encode(), digest_size=8).hexdigest()
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = f"{action.name[:180]}.{digest}"
+        name = events.name(action.name, key)
         row = kinds.named(action.kind)
         event = {
             "apiVersion": "v1",
@@ -320,15 +318,15 @@ class KubernetesCluster:
             "lastTimestamp": now,
             "count": 1,
         }
-        events = self._resource("Event")
+        resource = self._resource("Event")
         try:
-            await self._written(self._dynamic.create, events, event)
+            await self._written(self._dynamic.create, resource, event)
         except ApiException as err:
             if err.status != 409:
                 raise
             await self._written(
                 self._dynamic.patch,
-                events,
+                resource,
                 {"lastTimestamp": now} | ({"message": message} if action.latest else {}),
                 name=name,
                 namespace=action.namespace,
@@ -370,7 +368,7 @@ class KubernetesCluster:
             raise
         finally:
             metrics.REQUESTS.labels(getattr(verb, "__name__", "create"), code).inc()
-        document: Document = await answer.json()
+        document: Document = documents.read(await answer.read())
         return document
 
 

@@ -1,7 +1,6 @@
 """How the API server is reached: with the pod's service account, or as KUBECONFIG says."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from kubernetes.aio.config.incluster_config import load_incluster_config
 from kubernetes.aio.config.kube_config import load_kube_config
 
 from gpu_operator import errors
+from gpu_operator.api import documents
 
 _USER_AGENT = "tessera-operator"
 
@@ -59,7 +59,7 @@ def message(err: ApiException) -> str:
 def status_of(err: ApiException) -> dict[str, Any]:
     """Return the ``Status`` object that came with an error, empty where none did."""
     with contextlib.suppress(TypeError, ValueError):
-        status = json.loads(err.body)
+        status = documents.read(err.body)
         if isinstance(status, dict):
             return status
     return {}

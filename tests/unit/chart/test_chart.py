@@ -375,7 +375,9 @@ def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     }
     claims = rules(render("dra.enabled=true"), "ClusterRole", "tessera-operator") - cluster
     assert {r for r in claims if r[1] != "miglayouts"} == {
-        ("resource.k8s.io", "resourceclaims", verb) for verb in ("list", "watch")
+        ("resource.k8s.io", resource, verb)
+        for resource in ("resourceclaims", "deviceclasses")
+        for verb in ("list", "watch")
     }
     assert off["Role"]["tessera-operator-events"]["metadata"]["namespace"] == "default"
 

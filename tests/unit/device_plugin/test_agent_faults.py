@@ -62,3 +62,17 @@ def test_a_fault_comes_on_the_slice_that_is_named_or_on_none(
         assert f"has no slice {profile}" in told.message
     else:
         assert (told.phase, told.slice, gpud.hit) == (FaultPhase.INJECTED, hit, [hit])
+
+
+@pytest.mark.parametrize("until", ["tomorrow", "2026-01-03T00:00:00", "2026-01-03", "1e9"])
+def test_a_time_that_is_none_is_refused_and_ends_no_agent(until: str) -> None:
+    wanted = WantedFault(id="f", kind=FaultKind.HANG, until=until)
+    spec = GPUSpec(
+        node_name="n", index=0, board=BOARD.key, uuid="GPU-0", pool="p", faults=(wanted,)
+    )
+    gpud: Any = _Gpud()
+    gpu = Gpu("GPU-0", 0, BOARD, "Healthy", SLICES)
+    of_gpu = GpuObject("gpu-0", "GPU-0", 1, False, spec, GPUStatus())
+    (told,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
+    assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
+    assert until in told.message

@@ -3,8 +3,11 @@
 import dataclasses
 from typing import Any
 
+import pytest
+
 from device_plugin.agent.claims import PublishedOffer, taken
 from device_plugin.agent.desired import sort_out
+from device_plugin.agent.steps import plan_steps
 from device_plugin.config import Settings
 from device_plugin.dp.offer import KEPT
 from device_plugin.dra.slices import slice_name
@@ -139,6 +142,23 @@ def test_what_a_layout_is_about_to_make_is_taken_already() -> None:
     assert "gpu-0-mig-3g40gb-4" in devices(heard)
 
 
+@pytest.mark.parametrize(
+    "instances",
+    [
+        [{"profile": "4g.20gb", "start": 0}],  # another board's: the pool has just changed its own
+        [{"profile": "4g.40gb", "start": 3}],
+        [{"profile": "9g.999gb+x", "start": 15, "computeStart": 15}],
+        [{"profile": "7g.80gb", "start": 0}, {"profile": "1g.10gb", "start": 0}],
+    ],
+)
+def test_what_a_board_cannot_have_takes_nothing_and_ends_no_agent(instances: list[Any]) -> None:
+    asked = an_object(allocation="Both", layout="l", migMode="Enabled", instances=instances)
+    assert asked.spec is not None
+    (gpu, kept) = (gpu_with(place("1g.10gb", 6)), {"gpu-0-mig-1g10gb-0", "gpu-0-mig-4g40gb-0"})
+    assert kept <= devices(offered(gpu, asked))
+    assert plan_steps(gpu, [one.place for one in asked.spec.instances], ()).problem
+
+
 def test_no_counter_is_below_what_claims_use_whatever_a_layout_wants() -> None:
     """The scheduler refuses every device of a pool in which one counter is exceeded."""
     states = planner.states(BOARD)
@@ -223,3 +243,17 @@ def test_slices_are_described_again_when_something_of_them_has_changed_and_only_
             inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu,))
             offer.offer([asked], sort_out([asked], 0), inventory)
         assert heard.told == before + 1
+
+
+def test_a_claim_s_slice_that_comes_and_goes_changes_nothing_of_what_is_published() -> None:
+    heard: Any = Heard()
+    events: Any = Events()
+    offer = PublishedOffer(SETTINGS, heard, events)
+    asked = an_object(allocation="DRA")
+    published = []
+    for gpu in (gpu_with(), gpu_with(claimed=(place("1g.10gb", 0),)), gpu_with()):
+        inventory = Inventory("1", "/lib", 0, 0, True, "", (), (gpu,))
+        offer.offer([asked], sort_out([asked], 0), inventory)
+        published.append(offered(gpu, asked).wanted)  # as one who has just started describes it
+    assert heard.told == 1
+    assert published[0] == published[1] == published[2] == heard.wanted

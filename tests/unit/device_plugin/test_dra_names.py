@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from device_plugin.dra import classes
-from gpu_operator.api.claim_devices import ANY_MIG, Device, parse, resource_of
+from gpu_operator.api.claim_devices import Device, parse
 from mig import geometry
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)  # RFC 1123
@@ -53,10 +52,3 @@ def test_names_are_what_the_documentation_shows(device: Device, name: str) -> No
 def test_what_is_no_name_of_ours_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="not a device"):
         parse(name)
-
-
-def test_a_class_is_called_after_the_resource_that_it_selects() -> None:
-    for one in classes.classes():
-        assert resource_of(one["name"]) == (one["resource"] or ANY_MIG)
-    for name in ("gpu.example.com", "tessera.dev", "gpu.tessera.dev.x", "migration.tessera.dev"):
-        assert resource_of(name) == ""

@@ -121,6 +121,38 @@ def test_parameters_for_this_driver_are_refused_and_those_for_others_are_theirs(
     assert one.allocated.device == "gpu-1"
 
 
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"kind": "\ud800"},
+        {"kind": "Gpu\nConfig"},
+        {"kind": "x" * 5000},
+        {"kind": ["GpuConfig"]},
+        {"kind": {"a": 1}},
+        ["GpuConfig"],
+        "GpuConfig",
+        None,
+    ],
+)
+def test_absurd_parameters_are_refused_in_words_that_the_kubelet_and_logs_can_hold(
+    world: World, parameters: Any
+) -> None:
+    config = [{"source": "FromClaim", "opaque": {"driver": DRIVER, "parameters": parameters}}]
+    found = read(
+        {
+            "metadata": {"namespace": REF.namespace, "name": REF.name, "uid": REF.uid},
+            "status": {"allocation": {"devices": {"results": [], "config": config}}},
+        }
+    )
+    service = DraService(preparing(world, lambda *_: found))
+    asked = pb.NodePrepareResourcesRequest(
+        claims=[pb.Claim(namespace=REF.namespace, name=REF.name, uid=UID)]
+    )
+    told = service.NodePrepareResources(asked, CONTEXT).claims[UID].error
+    assert "has opaque parameters for gpu.tessera.dev" in told
+    assert told.isprintable()
+
+
 def test_another_claim_of_the_same_name_gives_nothing(world: World) -> None:
     ask(world, "gpu-0")
     for ref in (ClaimRef("team", "job", OTHER), ClaimRef("team", "gone", UID)):

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 from gpu_world import claimed, node, world
-from waiting_claims import THREE, claim_document, exactly, offered, pod_document
+from waiting_claims import CLASSES, THREE, claim_document, exactly, offered, pod_document
 
 from gpu_operator.controllers.claims import reading, telling
 from gpu_operator.controllers.claims.reading import Claim, WaitingPod
+from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.telling import AGAIN_S, CHANGED_S, RIPE_S, Telling
 from gpu_operator.kube.actions import Record
 
@@ -32,7 +33,7 @@ def on(events: tuple[Record, ...]) -> list[tuple[str, str, str]]:
 
 
 def test_the_claim_and_its_pod_are_told() -> None:
-    events = Telling().due([claim()], [pod()], FULL, 0.0)
+    events = Telling().due([claim()], [pod()], CLASSES, FULL, 0.0)
     assert on(events) == [
         ("ResourceClaim", "team/want", "ClaimNoRoom"),
         ("Pod", "team/job", "ClaimNoRoom"),
@@ -47,52 +48,56 @@ def test_the_claim_and_its_pod_are_told() -> None:
 def test_what_stays_true_is_told_again_only_before_it_is_forgotten() -> None:
     told = Telling()
     wanting = ([claim()], [pod()])
-    assert len(told.due(*wanting, FULL, 0.0)) == 2
-    assert told.due(*wanting, FULL, AGAIN_S - 1) == ()
-    assert len(told.due(*wanting, FULL, AGAIN_S)) == 2
+    assert len(told.due(*wanting, CLASSES, FULL, 0.0)) == 2
+    assert told.due(*wanting, CLASSES, FULL, AGAIN_S - 1) == ()
+    assert len(told.due(*wanting, CLASSES, FULL, AGAIN_S)) == 2
 
 
 def test_another_message_of_the_reason_waits_for_a_minute() -> None:
     told = Telling()
-    told.due([claim()], [pod()], FULL, 0.0)
+    told.due([claim()], [pod()], CLASSES, FULL, 0.0)
     other = world(node("a"), offered("a", claims=[claimed("7g.80gb@0", "other")]))
-    assert told.due([claim()], [pod()], other, CHANGED_S - 1) == ()
-    events = told.due([claim()], [pod()], other, CHANGED_S)
+    assert told.due([claim()], [pod()], CLASSES, other, CHANGED_S - 1) == ()
+    events = told.due([claim()], [pod()], CLASSES, other, CHANGED_S)
     assert [one.message.rpartition(" ")[2] for one in events] == ["team/other"] * 2
 
 
 def test_room_that_the_scheduler_may_be_about_to_use_is_not_told_at_once() -> None:
     told = Telling()
-    assert told.due([claim()], [pod()], FREE, 0.0) == ()
-    assert told.due([claim()], [pod()], FREE, RIPE_S - 1) == ()
-    assert on(told.due([claim()], [pod()], FREE, RIPE_S))[0][2] == "ClaimUnmatched"
-    told.due([claim()], [pod()], FULL, RIPE_S + 1)
-    assert told.due([claim()], [pod()], FREE, 2 * RIPE_S) == ()  # it counts from its return
+    assert told.due([claim()], [pod()], CLASSES, FREE, 0.0) == ()
+    assert told.due([claim()], [pod()], CLASSES, FREE, RIPE_S - 1) == ()
+    assert on(told.due([claim()], [pod()], CLASSES, FREE, RIPE_S))[0][2] == "ClaimUnmatched"
+    told.due([claim()], [pod()], CLASSES, FULL, RIPE_S + 1)
+    assert (
+        told.due([claim()], [pod()], CLASSES, FREE, 2 * RIPE_S) == ()
+    )  # it counts from its return
 
 
 def test_nobody_is_told_of_a_claim_that_no_pod_waits_for() -> None:
     told = Telling()
-    assert told.due([claim()], [], FULL, 0.0) == ()
-    assert told.due([claim()], [pod("job", "another")], FULL, 0.0) == ()
+    assert told.due([claim()], [], CLASSES, FULL, 0.0) == ()
+    assert told.due([claim()], [pod("job", "another")], CLASSES, FULL, 0.0) == ()
     held = claim("has", held=("a/gpu-0",))
-    assert told.due([held], [pod("job", "has")], FULL, 0.0) == ()  # something else keeps the pod
+    assert (
+        told.due([held], [pod("job", "has")], CLASSES, FULL, 0.0) == ()
+    )  # something else keeps the pod
 
 
 def test_a_claim_that_waits_again_is_told_again() -> None:
     told = Telling()
-    told.due([claim()], [pod()], FULL, 0.0)
-    assert told.due([claim()], [], FULL, 1.0) == ()
-    assert len(told.due([claim()], [pod()], FULL, 2.0)) == 2
+    told.due([claim()], [pod()], CLASSES, FULL, 0.0)
+    assert told.due([claim()], [], CLASSES, FULL, 1.0) == ()
+    assert len(told.due([claim()], [pod()], CLASSES, FULL, 2.0)) == 2
 
 
 def test_of_a_crowd_some_are_told_at_a_time_and_everybody_in_turn() -> None:
     told = Telling()
     names = [f"c{number:03}" for number in range(telling.MOST)]
     crowd = ([claim(name) for name in names], [pod(f"p-{name}", name) for name in names])
-    first, second = (told.due(*crowd, FULL, float(now)) for now in (0, 5))
+    first, second = (told.due(*crowd, CLASSES, FULL, float(now)) for now in (0, 5))
     assert len(first) == len(second) == telling.MOST
     assert {one.uid for one in first} & {one.uid for one in second} == set()
-    assert told.due(*crowd, FULL, 10.0) == ()
+    assert told.due(*crowd, CLASSES, FULL, 10.0) == ()
 
 
 def test_so_many_claims_are_judged_at_a_time_and_none_is_left_out(
@@ -102,15 +107,15 @@ def test_so_many_claims_are_judged_at_a_time_and_none_is_left_out(
     told = Telling()
     names = ["c1", "c2", "c3"]
     crowd = ([claim(name) for name in names], [pod(f"p-{name}", name) for name in names])
-    first = told.due(*crowd, FULL, 0.0)
+    first = told.due(*crowd, CLASSES, FULL, 0.0)
     assert sorted(one.name for one in first) == ["c1", "c2", "p-c1", "p-c2"]
-    assert sorted(one.name for one in told.due(*crowd, FULL, 5.0)) == ["c3", "p-c3"]
-    assert told.due(*crowd, FULL, 10.0) == ()
+    assert sorted(one.name for one in told.due(*crowd, CLASSES, FULL, 5.0)) == ["c3", "p-c3"]
+    assert told.due(*crowd, CLASSES, FULL, 10.0) == ()
 
 
 def test_a_pod_is_told_of_the_claim_that_is_in_its_way() -> None:
     held = claim("has", held=("a/gpu-0",))
-    events = Telling().due([claim(), held], [pod("job", "has", "want")], FULL, 0.0)
+    events = Telling().due([claim(), held], [pod("job", "has", "want")], CLASSES, FULL, 0.0)
     assert [one.message.partition(",")[0] for one in events if one.kind == "Pod"] == ["claim want"]
 
 
@@ -126,11 +131,25 @@ def test_pods_that_the_scheduler_has_not_refused_are_not_followed() -> None:
     assert pod("job", "own", "made").claims == ("own", "made")
 
 
+def test_claims_of_other_drivers_and_of_classes_that_are_not_there_take_nobody_s_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telling, "MOST_JUDGED", 1)
+    theirs = [reading.claim(claim_document(f"c{n}", exactly("nic.example.org"))) for n in range(3)]
+    gone = reading.claim(claim_document("c3", exactly("mig-9g.999gb.tessera.dev")))
+    every = [*filter(None, theirs), *filter(None, [gone]), claim()]
+    assert len(every) == 5
+    pods = [pod(f"p-{one.name}", one.name) for one in every]
+    classes = {**CLASSES, "nic.example.org": Facts()}
+    found = Telling().due(every, pods, classes, FULL, 0.0)
+    assert sorted(one.name for one in found) == ["p-want", "want"]
+
+
 def test_a_claim_with_two_requests_says_which() -> None:
     found = reading.claim(
         claim_document("want", exactly("mig.tessera.dev", "any"), exactly(THREE, "large"))
     )
     assert found is not None
     some = world(node("a"), offered("a", claims=[claimed("4g.40gb@0"), claimed("2g.20gb@4")]))
-    (event, _) = Telling().due([found], [pod()], some, 0.0)
+    (event, _) = Telling().due([found], [pod()], CLASSES, some, 0.0)
     assert event.message.startswith("request large: no 3g.40gb left")

@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 from gpu_world import claimed, node, world
-from waiting_claims import claim_document, offered, pod_document
+from waiting_claims import (
+    CLASS_DOCUMENTS,
+    THREE,
+    claim_document,
+    class_document,
+    exactly,
+    offered,
+    pod_document,
+)
 
 from gpu_operator import errors
 from gpu_operator.controllers.claims.telling import Telling
@@ -17,6 +25,11 @@ from gpu_operator.engine.claim_loop import ClaimLoop
 from gpu_operator.kube.actions import Record
 from gpu_operator.kube.port import Chosen, Document
 
+(OF_THREE,) = (
+    one["spec"]["selectors"][0]["cel"]["expression"]
+    for one in CLASS_DOCUMENTS
+    if one["metadata"]["name"] == THREE
+)
 FULL = world(node("a"), offered("a", claims=[claimed("7g.80gb@0", "big")]))
 
 
@@ -27,6 +40,7 @@ class Server:
         self.objects: dict[str, list[Document]] = {
             "ResourceClaim": [claim_document("want")],
             "Pod": [pod_document("job", "want")],
+            "DeviceClass": [*CLASS_DOCUMENTS],
         }
         self.asked: dict[str, Chosen] = {}
         self.listable = asyncio.Event()
@@ -109,6 +123,21 @@ def test_what_comes_later_is_told_and_a_refused_event_ends_nothing() -> None:
         server.add("ResourceClaim", claim_document("late"))
         server.add("Pod", pod_document("later", "late"))
         assert {(await server.told.get()).name for _ in range(2)} == {"late", "later"}
+
+    play(scene)
+
+
+def test_a_class_that_somebody_writes_later_is_followed() -> None:
+    """What a class means is what it says now, also of claims that were there before."""
+
+    async def scene(server: Server, running: "asyncio.Task[None]") -> None:
+        server.objects["ResourceClaim"] = [claim_document("want", exactly("big.example.org"))]
+        server.listable.set()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert server.told.empty()
+        server.add("DeviceClass", class_document("big.example.org", OF_THREE))
+        assert (await server.told.get()).message.startswith("request gpu: no 3g.40gb left")
 
     play(scene)
 

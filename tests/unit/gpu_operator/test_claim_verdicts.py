@@ -4,14 +4,24 @@ from typing import Any
 
 import pytest
 from gpu_world import claimed, mig_slice, node, world
-from waiting_claims import THREE, claim_document, exactly, offered
+from waiting_claims import (
+    CLASS_DOCUMENTS,
+    CLASSES,
+    THREE,
+    claim_document,
+    class_document,
+    exactly,
+    offered,
+)
 
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.claims import reading
 from gpu_operator.controllers.claims.reading import Claim
 from gpu_operator.controllers.claims.room import Seats
+from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.verdict import Judge
+from gpu_operator.controllers.claims.wanting import wish
 from gpu_operator.controllers.world import World
 
 
@@ -26,9 +36,10 @@ def read(*args: Any, **facts: Any) -> Claim:
     return found
 
 
-def said(seen: World, wanting: Claim, *others: Claim) -> tuple[str, str]:
-    verdict = Judge(Seats().of(seen, (wanting, *others))).verdict(wanting)
-    assert verdict is not None
+def said(seen: World, wanting: Claim, *others: Claim, **theirs: Facts) -> tuple[str, str]:
+    wanted = wish(wanting, CLASSES | theirs)
+    assert wanted is not None
+    verdict = Judge(Seats().of(seen, (wanting, *others))).verdict(wanted)
     return verdict.reason.value, verdict.message
 
 
@@ -150,8 +161,11 @@ def test_what_no_gpu_can_have_costs_no_search(count: int) -> None:
 
 
 def test_a_class_of_no_board_is_said_to_be_that() -> None:
-    wanting = read("want", exactly("mig-9g.999gb.tessera.dev"))
-    assert said(nodes(offered("a")), wanting) == (
+    theirs = reading.device_class(
+        class_document("x", 'device.attributes["gpu.tessera.dev"].profile == "9g.999gb"')
+    )
+    wanting = read("want", exactly("huge"))
+    assert said(nodes(offered("a")), wanting, huge=theirs) == (
         "ClaimNotOffered",
         "request gpu: no GPU offers 9g.999gb to claims: no board has it",
     )
@@ -197,7 +211,8 @@ def test_room_follows_the_planner_and_each_gpu_is_read_once() -> None:
 def test_requests_that_others_may_serve_or_that_take_nothing_are_not_judged(
     request_: dict[str, Any],
 ) -> None:
-    assert reading.claim(claim_document("want", request_)) is None
+    found = reading.claim(claim_document("want", request_))
+    assert found is None or wish(found, CLASSES | {"gpu.example.com": Facts()}) is None
 
 
 def test_claims_that_are_going_or_not_ours_are_not_kept() -> None:
@@ -245,6 +260,93 @@ def test_shares_are_counted_as_the_scheduler_rounds_them() -> None:
     assert "the most is 14 on a" in message  # two of each of seven
     _, message = said(nodes(empty), read("want", part("1", count=64)))
     assert "the most is 63 on a" in message  # at least 1 GiB each: nine of each
+
+
+def test_the_part_of_a_claim_that_is_gone_is_not_its_namesake_s() -> None:
+    """Deleted and made anew: the old one's part is there until its pods have ended."""
+    others = [claimed(f"1g.10gb@{start}", f"c{start}") for start in range(1, 7)]
+    old = claimed("1g.10gb@0", "x", 5 * GIB)
+    before = old.model_copy(update={"claim": old.claim.model_copy(update={"uid": "uid-before"})})
+    gpu = offered("a", shared=True, claims=[before, *others])
+    assert said(nodes(gpu), read("want", part("4Gi")))[0] == "ClaimUnmatched"
+    given = read("x", held=("a/gpu-0-mig-1g10gb-0",), consumed="5Gi")
+    assert said(nodes(gpu), read("want", part("4Gi")), given)[0] == "ClaimNoRoom"
+
+
+def test_a_gpu_of_a_board_that_nobody_knows_keeps_nobody_from_being_told() -> None:
+    strange = offered("a", board="gb900-1tb")
+    full = offered("a", 1, claims=[claimed("7g.80gb@0", "x")])
+    assert said(nodes(strange, full), read("want"))[1] == (
+        "request gpu: no 3g.40gb left: of 1 GPU 1 is held by claims; claims: team/x"
+    )
+
+
+OURS = 'device.attributes["gpu.tessera.dev"]'
+ANY_OF_OURS = 'device.driver == "gpu.tessera.dev"'
+
+
+@pytest.mark.parametrize(
+    ("expressions", "own", "what"),
+    [
+        ([ANY_OF_OURS], [], "device"),
+        ([f'{ANY_OF_OURS} && {OURS}.type == "gpu"'], [], "whole GPU"),
+        ([ANY_OF_OURS], [f'{OURS}.type == "mig"'], "MIG device"),
+        (["device.driver == 'gpu.tessera.dev'"], [f"'3g.40gb' == {OURS}[\"profile\"]"], "3g.40gb"),
+        ([], [f'{OURS}.profile == "3g.40gb"'], "3g.40gb"),
+        ([f'(({OURS}.profile == "1g.10gb+me") && true)'], [], "1g.10gb+me"),
+        ([f'{OURS}.profile in ["3g.40gb", "4g.40gb"]'], [], "device"),
+        ([f"{OURS}.productName.matches('H100 && (')"], [], "device"),
+        (
+            ['device.capacity["gpu.tessera.dev"].memory.isGreaterThan(quantity("9Gi"))'],
+            [],
+            "device",
+        ),
+    ],
+)
+def test_classes_that_users_write_are_read_as_far_as_is_plain(
+    expressions: list[str], own: list[str], what: str
+) -> None:
+    theirs = reading.device_class(class_document("theirs", *expressions))
+    selectors = [{"cel": {"expression": one}} for one in own]
+    wanting = read("want", exactly("theirs", selectors=selectors))
+    full = offered("a", claims=[claimed("7g.80gb@0", "x")])
+    reason, message = said(nodes(full), wanting, theirs=theirs)
+    assert reason == "ClaimNoRoom"
+    assert message.startswith(f"request gpu: no {what} left: of 1 GPU 1 is held by claims")
+    assert said(nodes(offered("a")), wanting, theirs=theirs)[0] == "ClaimUnmatched"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        'device.driver == "nic.example.org"',
+        'device.driver != "gpu.tessera.dev"',
+        f'{ANY_OF_OURS} || device.driver == "nic.example.org"',
+        f"!({ANY_OF_OURS})",
+        f"{ANY_OF_OURS} ? false : true",
+        f'("gpu.tessera.dev" in device.attributes) || {OURS}.type == "gpu"',
+        f"has({OURS}.type)",
+        f'{OURS}.?type.orValue("gpu") == "gpu"',
+        f"true // && {ANY_OF_OURS}",
+        f'"a" == "\\"" && {ANY_OF_OURS}',
+        f'""" && {ANY_OF_OURS} && """ == ""',
+        f'r"\\" == "x" && {ANY_OF_OURS}',
+        f"{ANY_OF_OURS} && (",
+        f"{ANY_OF_OURS} ) && (",
+        "(" * 9 + ANY_OF_OURS + ")" * 9,
+        ANY_OF_OURS + " && true" * 200,
+        "",
+    ],
+)
+def test_what_may_mean_devices_of_others_is_not_judged(expression: str) -> None:
+    theirs = reading.device_class(class_document("theirs", expression))
+    assert wish(read("want", exactly("theirs")), {"theirs": theirs}) is None
+
+
+@pytest.mark.parametrize("one", [c["metadata"]["name"] for c in CLASS_DOCUMENTS])
+def test_the_chart_s_classes_are_read(one: str) -> None:
+    resource = one.removesuffix(".tessera.dev")
+    assert CLASSES[one].resource == resource
 
 
 def test_parts_are_of_no_meaning_where_devices_are_for_one_claim() -> None:

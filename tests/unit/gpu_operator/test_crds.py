@@ -76,6 +76,7 @@ def closed(node: dict[str, Any]) -> dict[str, Any]:
         ("gpupools", {"nodeSelector": {}, "board": "a30"}),
         ("gpupools", {"nodeSelector": {"a": "b"}, "board": "a30", "count": 9}),
         ("gpupools", {"nodeSelector": {"a": "b"}, "board": "a30", "nodeBudget": "8GB"}),
+        ("gpupools", {"nodeSelector": {"a": "b"}, "board": "a30", "nodeBudget": "9" * 400}),
         ("gpupools", {"nodeSelector": {"a": "b"}, "board": "a30", "isolation": "strict"}),
         ("miglayouts", {}),
         ("miglayouts", {"instances": [{"profile": "1g.10gb", "count": 0}]}),

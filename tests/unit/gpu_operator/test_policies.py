@@ -101,7 +101,7 @@ def test_what_nobody_edited_follows_the_chart(noted: str, now: str, wanted: str)
     assert condition(outcome.actions, "Accepted")[:2] == ("True", "Accepted")
 
 
-@pytest.mark.parametrize("noted", ["", "not JSON"])
+@pytest.mark.parametrize("noted", ["", "not JSON", "7", "[" * 5000 + "]" * 5000])
 def test_a_policy_that_was_there_before_the_chart_is_not_taken_over(noted: str) -> None:
     before = policy(resource_prefix=THEIRS)
     meta = dataclasses.replace(before.meta, annotations={CHART_VALUES: noted} if noted else {})

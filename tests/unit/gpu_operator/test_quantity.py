@@ -37,3 +37,17 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
 @pytest.mark.parametrize("count", [0, 1, 1023, 1 << 10, 20096 << 20, 4 << 30, 3 << 40])
 def test_what_is_written_is_read_again(count: int) -> None:
     assert quantity.of_api(quantity.of_bytes(count)) == count
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("8Gi", 8 << 30), ("1.5Ki", 1536), ("9007199254740993", (1 << 53) + 1)]
+)
+def test_a_quantity_of_a_pool(text: str, expected: int) -> None:
+    assert quantity.to_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "1G", "9" * 400, "0." + "9" * 400 + "Gi", "\u0664Gi", "1e3"])
+def test_what_a_pool_cannot_have_is_refused(text: str) -> None:
+    """Four hundred digits are more than a float has: that was an OverflowError in every agent."""
+    with pytest.raises(ValueError, match="not a memory quantity"):
+        quantity.to_bytes(text)

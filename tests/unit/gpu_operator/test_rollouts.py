@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from gpu_world import (
+    NOW,
     applied,
     condition,
     gpu,
@@ -16,7 +17,7 @@ from gpu_world import (
 )
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
-from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
+from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK, ROLLED_BACK_WHY
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers import plans, targets
 from gpu_operator.controllers.layout_decide import PORTION
@@ -61,6 +62,24 @@ def test_a_change_has_all_of_its_time(since_s: float, back: dict[str, list[str]]
         since_s=since_s,
     )
     assert written(decide(everything(held, layout("l", "2x3g.40gb")))) == back
+
+
+@pytest.mark.parametrize("ahead_s", [1, 86400, 10**11])
+def test_a_change_that_was_dated_by_a_clock_ahead_is_dated_anew(ahead_s: int) -> None:
+    """An operator's clock was set back, or the one before it had another: the deadline is kept."""
+    held = changing(
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+        want=HALVES,
+        before=SEVEN,
+        since_s=-ahead_s,
+    )
+    outcome = decide(everything(held, layout("l", "2x3g.40gb")))
+    assert written(outcome) == {"n1-gpu-0": HALVES}
+    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    noted = document["metadata"]["annotations"]
+    assert noted == {CHANGED_AT: NOW.isoformat(), LAST_APPLIED: ",".join(SEVEN)}
+    began = replace(held, meta=replace(held.meta, annotations=held.meta.annotations | noted))
+    assert written(decide(everything(began, layout("l", "2x3g.40gb")))) == {}
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])

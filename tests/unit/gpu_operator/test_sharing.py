@@ -46,6 +46,13 @@ def test_devices_narrow_it(devices: list[str], shared: bool) -> None:
     assert bool(resolve(config(resources=resources), 0, UUID)) == shared
 
 
+def test_a_name_as_long_as_the_schema_has_it_stops_no_pool() -> None:
+    """With ".shared" it was too long for a GPU's spec, so that no pool was carried out any more."""
+    named = [{"name": f"nvidia.com/mig-{'x' * 238}", "replicas": 2}, {"name": "gpu", "replicas": 2}]
+    (one,) = resolve(config(renameByDefault=True, resources=named), 0, UUID)
+    assert one.offered_as == "gpu.shared"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -72,6 +79,11 @@ def test_what_contradicts_itself_is_refused(wrong: dict[str, Any]) -> None:
         ("mig-1g.10gb", "single", "sharing: strategy single offers no mig-1g.10gb"),
         ("amd.com/gpu", "mixed", "sharing: amd.com/gpu is not of the prefix gpu.tessera.dev"),
         ("cpu", "mixed", "sharing: cpu is neither gpu nor mig-<profile>"),
+        (
+            f"mig-{'x' * 249}",
+            "mixed",
+            f"sharing: mig-{'x' * 59}... is longer than a resource's name can be",
+        ),
     ],
 )
 def test_what_is_never_offered_is_said(name: str, strategy: str, message: str) -> None:
@@ -91,3 +103,13 @@ def test_a_node_offers_each_slice_as_often_as_it_is_shared() -> None:
     assert offers.active(world(on, pool(), later), on) == {}  # its agent has yet to rename it
     assert later.spec.offered_as(SMALL) == "mig-1g.10gb.shared"
     assert offers.is_ours("nvidia.com/gpu.shared", "nvidia.com")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("7", 7), ("1k", 1000), ("1e3", 1000), ("2688", 2688), ("", 0), ("-1", 0), ("9" * 5000, 0)],
+)
+def test_what_a_node_offers_is_a_quantity(text: str, count: int) -> None:
+    """Forty slices, each for 25 containers, are 1k of a resource in a node's status."""
+    assert offers.allocatable(node(allocatable={"x/gpu": text}), "x/gpu") == count
+    assert offers.allocatable(node(), "x/gpu") == 0

@@ -126,3 +126,33 @@ def test_a_tally_is_sorted_whatever_comes_and_goes() -> None:
             expected = sorted(n for n, g in tally.groups.items() if g == group)
             assert list(tally.names(group)) == expected
             assert tally.count(group) == len(expected)
+
+
+def test_what_somebody_deleted_and_made_anew_between_two_looks_is_written_again() -> None:
+    """Its generation begins at 1 again, as did that of the one which we wrote."""
+    versions = iter(range(1, 9))
+    written: list[str] = []
+
+    def a_set(uid: str) -> Document:
+        version = str(next(versions))
+        metadata = {"name": "d", "uid": uid, "generation": 1, "resourceVersion": version}
+        return {"kind": "DaemonSet", "metadata": metadata}
+
+    class Cluster:
+        async def perform(self, action: Action) -> Document:
+            written.append(action.what)
+            return a_set("ours")
+
+    async def scene() -> None:
+        store, cluster = Store(), Cluster()
+        port: Any = cluster
+        worker = Worker(port, store, WorkQueue(), CONFIG, "ns", lambda: None)
+        wanted = apply("DaemonSet", "d")
+        for _ in range(2):
+            await worker._perform_all([wanted])
+        assert len(written) == 1
+        store.put("DaemonSet", a_set("theirs"))
+        await worker._perform_all([wanted])
+        assert len(written) == 2
+
+    asyncio.run(scene())

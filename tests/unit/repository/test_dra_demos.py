@@ -13,6 +13,8 @@ from device_plugin.dra.devices import Node
 from device_plugin.dra.slices import Offered, resource_slices
 from device_plugin.inventory.model import Gpu
 from gpu_operator.api.claim_devices import DRIVER
+from gpu_operator.controllers.claims import reading
+from gpu_operator.controllers.claims.wanting import wish
 from mig import geometry
 
 ROOT = Path(__file__).parents[3]
@@ -42,7 +44,7 @@ def scheduler(shared: bool = False) -> Scheduler:
         Offered(Gpu(f"GPU-{index}", index, H100, "Healthy", ()), shared=shared)
         for index in range(2)
     ]
-    return Scheduler(resource_slices(Node("n", "580.0.1", "13.0"), gpus), CLASSES)
+    return Scheduler(resource_slices(Node("n", "580.0.1", "13.0"), gpus), dict(CLASSES))
 
 
 def documents(file: Path) -> list[dict[str, Any]]:
@@ -60,6 +62,10 @@ def pods(file: Path) -> Iterator[dict[str, Any]]:
 
 def allocated(file: Path, on: Scheduler) -> list[list[list[str]] | None]:
     """Have the scheduler place the pods of a file one after the other."""
+    for one in documents(file):
+        if one["kind"] == "DeviceClass":
+            (selector,) = one["spec"]["selectors"]
+            on.classes[one["metadata"]["name"]] = selector["cel"]["expression"]
     by_name = {
         (one["kind"], one["metadata"]["name"]): one["spec"].get("spec", one["spec"])["devices"]
         for one in documents(file)
@@ -143,7 +149,27 @@ def test_a_demo_is_what_the_api_server_takes(file: Path) -> None:
         assert {one["request"] for one in used if "request" in one} <= requests
 
 
-@pytest.mark.parametrize("name", ["mig", "whole", "shared", "one-gpu", "selectors", "prioritized"])
+def test_a_class_that_a_user_writes_is_allocated_and_told_of_as_ours_are() -> None:
+    """Nothing but the scheduler knows of classes; what a claim wants is told if it waits."""
+    file = DEMOS.parent / "own-class.yaml"
+    on = scheduler()
+    assert allocated(file, on) == [[["gpu-0-mig-2g20gb-4"]]]
+    (written, template, _) = documents(file)
+    classes = {written["metadata"]["name"]: reading.device_class(written)}
+    claim = reading.claim({**template["spec"], "metadata": metadata("c")})
+    assert claim is not None
+    wanted = wish(claim, classes)
+    assert wanted is not None
+    assert [one.resource for one in wanted.requests[0].alternatives] == ["mig-2g.20gb"]
+
+
+def metadata(name: str) -> dict[str, str]:
+    return {"namespace": "team", "name": name, "uid": f"uid-{name}"}
+
+
+@pytest.mark.parametrize(
+    "name", ["mig", "whole", "shared", "one-gpu", "selectors", "prioritized", "own-class"]
+)
 def test_the_driver_s_own_examples_are_allocated_side_by_side(name: str) -> None:
     assert None not in allocated(DEMOS.parent / f"{name}.yaml", scheduler())
 

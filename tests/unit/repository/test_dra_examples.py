@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mig import geometry
 
 FILES = sorted((Path(__file__).parents[3] / "examples" / "dra").glob("*.yaml"))
 CLASSES = {one["name"] for one in classes.classes()}
+ATTRIBUTE = re.compile(rf'device\.(?:attributes|capacity)\["{DRIVER}"\]\.(\w+)')
 BOARD = geometry.board("h100-80gb")  # the sample pool's
 
 
@@ -38,6 +40,15 @@ def requests(file: Path) -> Iterator[dict[str, Any]]:
             yield from [request["exactly"]] if "exactly" in request else request["firstAvailable"]
 
 
+def own_classes(file: Path) -> dict[str, list[str]]:
+    """Return the expressions of the DeviceClasses that a file itself makes."""
+    return {
+        one["metadata"]["name"]: [found["cel"]["expression"] for found in one["spec"]["selectors"]]
+        for one in documents(file)
+        if one["kind"] == "DeviceClass"
+    }
+
+
 def known() -> set[str]:
     gpu = Offered(Gpu("GPU-0", 0, BOARD, "Healthy", ()))
     names = set()
@@ -52,15 +63,16 @@ def test_claims_fit_the_driver(file: Path) -> None:
     profiles = {f"{one.resource_name}.tessera.dev" for one in BOARD.profiles}
     common = {"gpu.tessera.dev", "mig.tessera.dev"}
     assert list(claims(file))
+    own = own_classes(file)
+    for expression in chain.from_iterable(own.values()):
+        assert set(ATTRIBUTE.findall(expression)) <= known()
+        assert f'device.driver == "{DRIVER}"' in expression
     for request in requests(file):
-        assert request["deviceClassName"] in CLASSES & (profiles | common)
+        assert request["deviceClassName"] in CLASSES & (profiles | common) | own.keys()
         for toleration in request.get("tolerations", ()):
             assert toleration["key"] == UNHEALTHY
         for selector in request.get("selectors", ()):
-            used = re.findall(
-                rf'device\.(?:attributes|capacity)\["{DRIVER}"\]\.(\w+)',
-                selector["cel"]["expression"],
-            )
+            used = ATTRIBUTE.findall(selector["cel"]["expression"])
             assert used
             assert set(used) <= known()
     for claim in claims(file):

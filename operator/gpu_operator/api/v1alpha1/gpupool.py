@@ -86,6 +86,7 @@ class GPUPoolSpec(Model):
     node_budget: str | None = Field(
         default=None,
         pattern=r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti)?$",
+        max_length=32,
         description="Node memory that all slices of a node may use together (a quantity such as "
         "8Gi). Device memory is backed by it as it is allocated. Default: the chart's value.",
     )

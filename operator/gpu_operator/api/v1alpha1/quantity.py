@@ -15,7 +15,7 @@ _API_FORM = re.compile(
     r"\+?([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE]([-+]?[0-9]{1,3})|([KMGTPE]i|[mkMGTPE]))?", re.ASCII
 )
 _MOST_DIGITS = 40
-_FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti)?")
+_FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)(Ki|Mi|Gi|Ti)?", re.ASCII)
 
 
 def to_bytes(text: str) -> int:
@@ -25,9 +25,9 @@ def to_bytes(text: str) -> int:
         ValueError: when it is not such a quantity.
     """
     match = _FORM.fullmatch(text)
-    if match is None:
-        raise ValueError(f"not a memory quantity: {text!r} (write 8Gi, 512Mi or bytes)")
-    return int(float(match[1]) * _UNITS[match[2] or ""])
+    if match is None or len(match[1]) > _MOST_DIGITS:
+        raise ValueError(f"not a memory quantity: {text[:40]!r} (write 8Gi, 512Mi or bytes)")
+    return int(Fraction(match[1]) * _UNITS[match[2] or ""])
 
 
 def of_api(text: str) -> int:

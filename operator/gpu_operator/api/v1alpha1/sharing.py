@@ -9,6 +9,7 @@ from gpu_operator.api.v1alpha1.base import Model
 
 MAX_REPLICAS: Final = 48  # clients of an MPS server; a slice has 64 contexts
 SUFFIX: Final = ".shared"
+_LONGEST: Final = 63  # characters of a resource's name without its prefix
 _NAME = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
@@ -40,6 +41,11 @@ class SharedResource(Model):
     def short(self) -> str:
         """Return the name without a prefix."""
         return self.name.rpartition("/")[2]
+
+    @property
+    def is_a_resource(self) -> bool:
+        """Return whether a resource can be called so; no device of ours is offered as another."""
+        return len(self.short) <= _LONGEST
 
 
 class SharingConfig(Model):
@@ -111,7 +117,7 @@ def resolve(sharing: Sharing | None, index: int, uuid: str) -> tuple[Shared, ...
         return ()
     found: dict[str, Shared] = {}
     for one in config.resources:
-        if not {"all", str(index), uuid} & set(one.devices):
+        if not one.is_a_resource or not {"all", str(index), uuid} & set(one.devices):
             continue
         renamed = one.rename.rpartition("/")[2]
         if not renamed:

@@ -1,34 +1,41 @@
-"""ResourceClaims, and pods that wait with theirs, as values (``resource.k8s.io/v1``)."""
+"""ResourceClaims, DeviceClasses, pods that wait with claims, as values (``resource.k8s.io/v1``).
+
+Which devices a request means is known only with its DeviceClass (``wanting``).
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from gpu_operator.api.claim_devices import DRIVER, MEMORY, resource_of
+from gpu_operator.api.claim_devices import DRIVER, MEMORY
 from gpu_operator.api.v1alpha1 import quantity
+from gpu_operator.controllers.claims import selectors
+from gpu_operator.controllers.claims.selectors import NOTHING, Facts
 
 Document = Mapping[str, Any]
 _ONE_GPU: Final = f"{DRIVER}/parentUUID"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Devices of one class. ``resource`` is as ``resource_of`` has it; all on one node.
+class Asked:
+    """Devices that a request asks for, or one of its alternatives: all on one node.
 
-    ``memory_bytes`` is the part that it asks for of each, where devices are for several claims.
+    ``facts`` are of its own selectors. ``memory_bytes`` is the part that it asks for of each, where
+    devices are for several claims.
     """
 
-    resource: str
+    device_class: str
+    facts: Facts = NOTHING
     count: int = 1
     memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that only devices of ours can serve; with alternatives the first that fits."""
+    """A request for devices; with alternatives the first that fits."""
 
     name: str
-    alternatives: tuple[Wanted, ...]
+    alternatives: tuple[Asked, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +52,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that wants devices of ours (``requests``), or has some (``held``).
+    """A claim that wants devices, of whomever (``requests``), or has some of ours (``held``).
 
-    ``together`` are devices that it wants of one GPU, by a constraint.
+    ``together`` are the requests, by name, that a constraint wants to be served of one GPU.
     """
 
     namespace: str
@@ -55,7 +62,7 @@ class Claim:
     uid: str
     requests: tuple[Request, ...] = ()
     held: tuple[Held, ...] = ()
-    together: tuple[Wanted, ...] = ()
+    together: frozenset[str] = frozenset()
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -83,7 +90,7 @@ class StartingPod:
 
 
 def claim(document: Document) -> Claim | None:
-    """Read a ResourceClaim; None: it neither wants nor has anything of ours."""
+    """Read a ResourceClaim; None: it neither wants anything nor has something of ours."""
     metadata = document["metadata"]
     if metadata.get("deletionTimestamp") and not _allocation(document):
         return None
@@ -94,7 +101,7 @@ def claim(document: Document) -> Claim | None:
         metadata["uid"],
         requests=requests,
         held=tuple(_held(document)),
-        together=tuple(_together(document, requests)),
+        together=_together(document, requests),
     )
     return found if found.requests or found.held else None
 
@@ -125,6 +132,11 @@ def starting(document: Document) -> StartingPod | None:
     return StartingPod(metadata["namespace"], metadata["name"], metadata["uid"], where, names)
 
 
+def device_class(document: Document) -> Facts:
+    """Read which devices a DeviceClass lets through."""
+    return _facts(document.get("spec") or {})
+
+
 def _allocation(document: Document) -> Document:
     found: Document = (document.get("status") or {}).get("allocation") or {}
     return found
@@ -138,36 +150,35 @@ def _held(document: Document) -> Iterator[Held]:
 
 
 def _requests(document: Document) -> Iterator[Request]:
-    """Yield the requests of which it can be said who is in the way.
-
-    Not those for admin access, which takes nothing from anybody, nor those that devices of another
-    driver might serve.
-    """
+    """Yield the requests but those for admin access, which takes nothing from anybody."""
     devices = (document.get("spec") or {}).get("devices") or {}
     for request in devices.get("requests") or ():
         exactly = request.get("exactly")
         parts = request.get("firstAvailable") or () if exactly is None else (exactly,)
-        alternatives = tuple(map(_wanted, parts))
-        ours = alternatives and all(one.resource for one in alternatives)
-        if ours and not (exactly or {}).get("adminAccess"):
-            yield Request(request["name"], alternatives)
+        if parts and not (exactly or {}).get("adminAccess"):
+            yield Request(request["name"], tuple(map(_asked, parts)))
 
 
-def _together(document: Document, requests: Iterable[Request]) -> Iterator[Wanted]:
-    """Yield what the first constraint to one GPU is about, but for what has alternatives."""
+def _together(document: Document, requests: Iterable[Request]) -> frozenset[str]:
+    """Return what the first constraint to one GPU is about."""
     devices = (document.get("spec") or {}).get("devices") or {}
     for constraint in devices.get("constraints") or ():
         if constraint.get("matchAttribute") == _ONE_GPU:
-            names = constraint.get("requests") or ()
-            chosen = [one for one in requests if not names or one.name in names]
-            yield from (one.alternatives[0] for one in chosen if len(one.alternatives) == 1)
-            return
+            return frozenset(constraint.get("requests") or (one.name for one in requests))
+    return frozenset()
 
 
-def _wanted(part: Document) -> Wanted:
+def _asked(part: Document) -> Asked:
     # Of allocationMode All it is known only that one is too many when there is none.
-    asked = ((part.get("capacity") or {}).get("requests") or {}).get(MEMORY)
-    return Wanted(resource_of(part["deviceClassName"]), part.get("count") or 1, _bytes(asked))
+    memory = ((part.get("capacity") or {}).get("requests") or {}).get(MEMORY)
+    count = part.get("count") or 1
+    return Asked(part["deviceClassName"], _facts(part), count, _bytes(memory))
+
+
+def _facts(document: Document) -> Facts:
+    """Read the selectors of a request, or of a DeviceClass's spec."""
+    found = ((one.get("cel") or {}).get("expression") for one in document.get("selectors") or ())
+    return selectors.read(filter(None, found))
 
 
 def _bytes(text: object) -> int:

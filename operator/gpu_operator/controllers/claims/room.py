@@ -33,7 +33,9 @@ class Offer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShareOf:
-    """The part of a device's memory that a claim has."""
+    """The part of a device's memory that a claim has; ``claim`` is its UID: it may have had a
+    namesake, whose part is not given back yet.
+    """
 
     instance: Instance
     claim: str
@@ -59,10 +61,12 @@ class Seat:
     shares: frozenset[ShareOf] = frozenset()
 
     def profiles(self, resource: str) -> tuple[Profile, ...]:
-        """Return what of its board a resource means, such as "gpu", "mig" or "mig-1g.10gb"."""
+        """Return what of its board a resource means: "gpu", "mig-1g.10gb", ANY_MIG or ANY."""
         if resource == claim_devices.ANY_MIG:
             return self.board.profiles
         every = (*self.board.profiles, self.board.whole)
+        if resource == claim_devices.ANY:
+            return every
         return tuple(one for one in every if one.resource_name == resource)
 
     def room(self, resource: str, memory_bytes: int = 0) -> int:
@@ -93,8 +97,8 @@ class Seat:
         return len(wish) == len(resources) and _fit(self.board, self.taken, wish)
 
 
-_Given = tuple[str, claim_devices.Device]
-"""A claim, and what the scheduler gave it."""
+_Given = tuple[str, str, claim_devices.Device]
+"""A claim's UID, its name, and what the scheduler gave it."""
 
 
 class Seats:
@@ -106,10 +110,13 @@ class Seats:
     def of(self, world: World, claims: Iterable[Claim]) -> tuple[Seat, ...]:
         """Return the GPUs of a world, with what the scheduler has given to claims since.
 
-        A claim's slice is in its GPU's status only once it was prepared.
+        A claim's slice is in its GPU's status only once it was prepared. A GPU of a board that
+        nobody knows, as a person may write one, is left out: its node makes none of it.
         """
         self._read = {
-            gpu.name: self._reading(gpu) for gpu in world.gpus.values() if not gpu.meta.deleting
+            gpu.name: self._reading(gpu)
+            for gpu in world.gpus.values()
+            if not gpu.meta.deleting and gpu.spec.board in geometry.BOARDS
         }
         given: dict[tuple[str, int], dict[_Given, int]] = {}
         for claim in claims:
@@ -119,7 +126,7 @@ class Seats:
                 except ValueError:
                     continue  # of a driver of another version
                 there = given.setdefault((held.node, device.gpu_index), {})
-                key = str(claim), device
+                key = claim.uid, str(claim), device
                 there[key] = there.get(key, 0) + held.memory_bytes
         return tuple(
             _with(_serving(seat, world), given.get((seat.node, seat.index), {}))
@@ -152,7 +159,7 @@ def _seat(gpu: Gpu) -> Seat:
         claims=frozenset(f"{s.claim.namespace}/{s.claim.name}" for s in gpu.status.claims),
         sharing=gpu.spec.allow_multiple_allocations,
         shares=frozenset(
-            ShareOf(instance, f"{s.claim.namespace}/{s.claim.name}", s.memory_bytes)
+            ShareOf(instance, s.claim.uid, s.memory_bytes)
             for s in gpu.status.claims
             if s.shared
             for instance in _instances(board, [s.place])
@@ -178,15 +185,15 @@ def _with(seat: Seat, given: Mapping[_Given, int]) -> Seat:
     if not given:
         return seat
     found = [
-        ShareOf(instance, claim, memory_bytes)
-        for (claim, d), memory_bytes in given.items()
+        ShareOf(instance, uid, memory_bytes)
+        for (uid, _, d), memory_bytes in given.items()
         for instance in _instances(seat.board, [(d.profile or geometry.WHOLE, d.start or 0, None)])
     ]
     shares = (one for one in found if 0 < one.memory_bytes < one.instance.profile.memory_bytes)
     return replace(
         seat,
         taken=seat.taken | {one.instance for one in found},
-        claims=seat.claims | {claim for claim, _ in given},
+        claims=seat.claims | {claim for _, claim, _ in given},
         shares=seat.shares | frozenset(shares),
     )
 

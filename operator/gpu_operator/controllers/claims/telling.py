@@ -13,6 +13,7 @@ from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.claims.reading import Claim, WaitingPod
 from gpu_operator.controllers.claims.room import Seats
 from gpu_operator.controllers.claims.verdict import Judge, Verdict
+from gpu_operator.controllers.claims.wanting import Classes, Wish, wish
 from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Record
 
@@ -55,9 +56,14 @@ class Telling:
         self._unused_since: dict[str, float] = {}  # claims by UID
 
     def due(
-        self, claims: Iterable[Claim], pods: Iterable[WaitingPod], world: World, now_s: float
+        self,
+        claims: Iterable[Claim],
+        pods: Iterable[WaitingPod],
+        classes: Classes,
+        world: World,
+        now_s: float,
     ) -> tuple[Record, ...]:
-        """Return the events to write; each counts as told."""
+        """Return the events to write; each counts as told. Without its class nothing is a wish."""
         every = tuple(claims)
         by_name = {(one.namespace, one.name): one for one in every if one.requests}
         wanting = {
@@ -67,11 +73,16 @@ class Telling:
                 wanted := tuple(filter(None, (by_name.get((pod.namespace, c)) for c in pod.claims)))
             )
         }
-        waiting = {claim.uid: claim for wanted in wanting.values() for claim in wanted}
+        every_wish = {
+            claim: wish(claim, classes) for wanted in wanting.values() for claim in wanted
+        }
+        wishes = {claim.uid: found for claim, found in every_wish.items() if found is not None}
+        waiting = {claim.uid: claim for claim in every_wish if claim.uid in wishes}
         self._forget(waiting, {pod.uid for pod in wanting})
         if not waiting:
             return ()
-        verdicts = self._verdicts(waiting, Judge(self._seats.of(world, every)), now_s)
+        judge = Judge(self._seats.of(world, every))
+        verdicts = self._verdicts(wishes, judge, now_s)
         subjects = dict(_subjects(wanting, waiting, verdicts))
         late = sorted(
             (one for one in subjects if self._is_due(one, subjects[one], now_s)),
@@ -92,13 +103,13 @@ class Telling:
         self._unused_since = {uid: at for uid, at in self._unused_since.items() if uid in claims}
 
     def _verdicts(
-        self, waiting: Mapping[str, Claim], judge: Judge, now_s: float
+        self, wishes: Mapping[str, Wish], judge: Judge, now_s: float
     ) -> Mapping[str, Verdict]:
         """Judge the claims whose turn it is; leave out what the scheduler may just be changing."""
         found: dict[str, Verdict] = {}
-        for uid in nsmallest(MOST_JUDGED, waiting, key=lambda uid: self._judged.get(uid, -1.0)):
+        for uid in nsmallest(MOST_JUDGED, wishes, key=lambda uid: self._judged.get(uid, -1.0)):
             self._judged[uid] = now_s
-            verdict = judge.verdict(waiting[uid])
+            verdict = judge.verdict(wishes[uid])
             if verdict.reason is not Reason.CLAIM_UNMATCHED:
                 self._unused_since.pop(uid, None)
                 found[uid] = verdict

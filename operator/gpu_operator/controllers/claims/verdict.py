@@ -9,15 +9,16 @@ from typing import Final
 from gpu_operator.api import claim_devices
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.controllers.claims.reading import Claim, Request, Wanted
 from gpu_operator.controllers.claims.room import Offer, Seat, on_nodes
+from gpu_operator.controllers.claims.wanting import Wanted, WantedRequest, Wish
 from mig import geometry
 
 _MOST_ON_A_GPU: Final = 16  # instances; no board has room for more
 _RESOURCES: Final = frozenset(
-    {claim_devices.ANY_MIG, geometry.WHOLE_RESOURCE}
+    {claim_devices.ANY, claim_devices.ANY_MIG, geometry.WHOLE_RESOURCE}
     | {one.resource_name for board in geometry.BOARDS.values() for one in board.profiles}
 )
+_VARIOUS: Final = (claim_devices.ANY, claim_devices.ANY_MIG)
 _OF_ONE: Final = {"are": "is", "have": "has", "hold": "holds"}
 _NAMED: Final = 3  # of those who hold something; an event's message has 1,024 characters
 
@@ -48,24 +49,24 @@ class Judge:
         self._known: dict[tuple[str, int], _Resource] = {}
         self._sharing = any(seat.sharing for seat in seats)
 
-    def verdict(self, claim: Claim) -> Verdict:
-        """Return what is in the way of a claim that wants something."""
-        for request in claim.requests:
+    def verdict(self, wish: Wish) -> Verdict:
+        """Return what is in the way of what a claim wants."""
+        for request in wish.requests:
             found = self._of_request(request)
             if found is not None:
                 return Verdict(found.reason, f"request {request.name}: {found.message}")
-        together = self._of_one_gpu(claim.together)
+        together = self._of_one_gpu(wish.together)
         if together is not None:
             return together
-        rooms = "; ".join(f"{one.name}: {self._room(one)}" for one in claim.requests[:_NAMED])
+        rooms = "; ".join(f"{one.name}: {self._room(one)}" for one in wish.requests[:_NAMED])
         return Verdict(
             Reason.CLAIM_UNMATCHED,
             f"there is room for each request by itself ({rooms}). What keeps the scheduler from it"
-            " is not asked here: the claim's selectors and constraints, all its requests together,"
-            " taints, or what the pod says about nodes",
+            " is not asked here: the rest of the claim's and its classes' selectors,"
+            " constraints, all its requests together, taints, or what the pod says about nodes",
         )
 
-    def _of_request(self, request: Request) -> Verdict | None:
+    def _of_request(self, request: WantedRequest) -> Verdict | None:
         """Return what is in the way of a request; None: there is room for an alternative."""
         found = [self._of_alternative(wanted) for wanted in request.alternatives]
         full = [one for one in found if one is not None]
@@ -78,7 +79,7 @@ class Judge:
     def _of_one_gpu(self, together: Sequence[Wanted]) -> Verdict | None:
         """Return what is in the way of devices that are to be on one GPU; None: nothing."""
         number = sum(one.count for one in together)
-        if number < 2 or any(one.resource == claim_devices.ANY_MIG for one in together):
+        if number < 2 or any(one.resource in _VARIOUS for one in together):
             return None
         if self._sharing and any(one.memory_bytes for one in together):
             return None  # parts of devices of one GPU: that is not looked at
@@ -121,7 +122,7 @@ class Judge:
             self._known[resource, part] = _looked(self._seats, resource, part)
         return self._known[resource, part]
 
-    def _room(self, request: Request) -> str:
+    def _room(self, request: WantedRequest) -> str:
         wanted = next(one for one in request.alternatives if self._of_alternative(one) is None)
         found = self._of(wanted)
         most = nsmallest(_NAMED, found.nodes, key=lambda node: (-found.nodes[node], node))
@@ -146,8 +147,8 @@ def _what(resource: str, able: Sequence[Seat]) -> str:
     """Return what a resource is called: by the profile's name where some GPU has it."""
     if resource == geometry.WHOLE_RESOURCE:
         return "whole GPU"
-    if resource == claim_devices.ANY_MIG:
-        return "MIG device"
+    if resource in _VARIOUS:
+        return "MIG device" if resource == claim_devices.ANY_MIG else "device"
     if able:
         return able[0].profiles(resource)[0].name
     return resource.removeprefix(f"{claim_devices.ANY_MIG}-")

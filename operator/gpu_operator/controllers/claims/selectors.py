@@ -1,0 +1,151 @@
+"""Which devices selectors let through at most, as far as that is plain to read.
+
+CEL is not evaluated (ADR 89). Of an expression that is a conjunction the parts of a few shapes are
+read: the driver, ``type`` and ``profile``. What is not read can only let fewer devices through, so
+of a claim may be said too little, and nothing that is wrong: no room for more is none for less.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from gpu_operator.api.claim_devices import ANY, ANY_MIG, DRIVER
+from mig import geometry
+
+_LONGEST: Final = 1024  # characters of an expression; of a longer one nothing is read
+_MOST: Final = 8  # selectors of a request, or of a class
+_DEEPEST: Final = 8  # pairs of parentheses around a part
+_REMEMBERED: Final = 4096
+
+_TEXT: Final = r"""(?:"[^"\\\n]*"|'[^'\\\n]*')"""
+_TOKEN: Final = re.compile(rf"{_TEXT}|&&|\|\||[][(){{}}?]|//|[\"'\\]")
+_OPEN: Final = "([{"
+_OURS: Final = rf"""["']{re.escape(DRIVER)}["']"""
+_NAMED: Final = rf"""device\.(?:attributes|capacity)\[{_OURS}\](?:\.(\w+)|\[["'](\w+)["']\])"""
+_OF_DRIVER: Final = re.compile(rf"device\.driver\s*==\s*{_OURS}|{_OURS}\s*==\s*device\.driver")
+_OF_OURS: Final = re.compile(rf"{_NAMED}.*", re.DOTALL)
+_VALUE: Final = r"""["']([A-Za-z0-9.+-]{1,63})["']"""
+_EQUAL: Final = re.compile(rf"{_NAMED}\s*==\s*{_VALUE}")
+_EQUAL_TOO: Final = re.compile(rf"{_VALUE}\s*==\s*{_NAMED}")
+
+_RESOURCES: Final = {
+    profile.name: profile.resource_name
+    for board in geometry.BOARDS.values()
+    for profile in board.profiles
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of all devices that are let through. ``type`` and ``profile`` are values of
+    those attributes; empty: any. Not ``ours``: those of other drivers may be.
+    """
+
+    ours: bool = False
+    type: str = ""
+    profile: str = ""
+
+    def with_(self, other: "Facts") -> "Facts":
+        """Return what is known of devices that both let through."""
+        return Facts(
+            self.ours or other.ours, self.type or other.type, self.profile or other.profile
+        )
+
+    @property
+    def resource(self) -> str:
+        """Return the devices as a resource without its prefix: "gpu", "mig-1g.10gb", ``ANY_MIG``
+        or ``ANY``; empty where others than ours may be meant.
+        """
+        if not self.ours:
+            return ""
+        if self.profile:
+            return _RESOURCES.get(self.profile, f"{ANY_MIG}-{self.profile}")
+        return {"gpu": geometry.WHOLE_RESOURCE, "mig": ANY_MIG}.get(self.type, ANY)
+
+
+NOTHING: Final = Facts()
+"""What is known where no selector is read."""
+
+
+def read(expressions: Iterable[str]) -> Facts:
+    """Read the selectors of a DeviceClass, or of a request, of which all have to hold."""
+    found = NOTHING
+    for number, text in enumerate(expressions):
+        if number < _MOST and len(text) <= _LONGEST:
+            found = found.with_(_read(text))
+    return found
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _read(text: str) -> Facts:
+    found = NOTHING
+    for part in _parts(text, _DEEPEST):
+        found = found.with_(_of_part(part))
+    return found
+
+
+def _of_part(part: str) -> Facts:
+    if _OF_DRIVER.fullmatch(part):
+        return Facts(ours=True)
+    equal = _EQUAL.fullmatch(part)
+    if equal is not None:
+        return _fact(equal[1] or equal[2], equal[3])
+    equal = _EQUAL_TOO.fullmatch(part)
+    if equal is not None:
+        return _fact(equal[2] or equal[3], equal[1])
+    # What another driver's device does not have is an error, and the device is not let through.
+    return Facts(ours=_OF_OURS.fullmatch(part) is not None)
+
+
+def _fact(name: str, value: str) -> Facts:
+    return Facts(True, value if name == "type" else "", value if name == "profile" else "")
+
+
+def _parts(text: str, deepest: int) -> Iterator[str]:
+    """Yield what has to hold together; nothing of what is no plain conjunction."""
+    found = _split(text)
+    for part in found if found is not None else ():
+        inner = _inside(part)
+        if inner is None:
+            yield part
+        elif deepest:
+            yield from _parts(inner, deepest - 1)
+
+
+def _split(text: str) -> list[str] | None:
+    """Split at ``&&`` outside of brackets; None: there is something else, or it is not read."""
+    parts, depth, start = [], 0, 0
+    for token in _TOKEN.finditer(text):
+        what = token[0]
+        if what in ("//", '"', "'", "\\"):
+            return None  # a comment, or a string that is not plain
+        if what[0] in "\"'":
+            before, after = text[: token.start()][-1:], text[token.end() :][:1]
+            if before.isalpha() or after == what[0]:
+                return None  # r"...", """..."""
+        elif what in _OPEN:
+            depth += 1
+        elif what in ")]}":
+            depth -= 1
+        elif depth == 0:
+            if what != "&&":
+                return None
+            parts.append(text[start : token.start()].strip())
+            start = token.end()
+        if depth < 0:
+            return None
+    return [*parts, text[start:].strip()] if depth == 0 else None
+
+
+def _inside(part: str) -> str | None:
+    """Return what is in the parentheses around a part; None: there are none."""
+    if not part.startswith("("):
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(part):
+        depth += (token[0] in _OPEN) - (token[0] in ")]}")
+        if depth == 0 and token.end() < len(part):
+            return None
+    return part[1:-1]
