@@ -25,7 +25,6 @@ from vgpu_sim.exec.errors import ExecutionError
 from vgpu_sim.exec.jit.geometry import Padding
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Function, Module
-from vgpu_sim.worker import placing
 
 _SHARE_S = 0.02  # what a run shall take, about
 _HOPELESS = 4.0  # a plan that took so many times the best's time in its first run has no second
@@ -84,7 +83,6 @@ class Bench:
     def load(self, launch: Launch, plan: jit.Plan | None) -> tuple[jit.Loaded, jit.Plan]:
         """Compile a launch's kernel."""
         code = self._compiler.compile(self.module, self._function(launch), launch.block, plan)
-        placing.keep_code_together(len(code.object_code))
         return self._compiler.load(code), code.plan
 
     def run(self, launch: Launch, loaded: jit.Loaded, blocks: int) -> float:

@@ -7,13 +7,9 @@ each of them. So the zygote stops up its holes before a fork, and the first thin
 is to take a gap of a random size below everything, which it never gives back: all that comes later
 lies below that.
 
-LLVM maps each section of a kernel's code by itself and reaches one from the other in 32 bits.
-Where a thread gives back a small block in between, the next section would go there, far from the
-first, which LLVM ends the process for. So code has a yard of its own, above all that the worker
-maps later.
-
 What was inherited stays where the zygote has it: the Python interpreter, libc, LLVM, the heap with
-its large blocks (``hal.spawn.ZYGOTE_ENVIRONMENT``).
+its large blocks (``hal.spawn.ZYGOTE_ENVIRONMENT``). Where such a block is given back a hole is left
+above the gap; native code does not go there (``pass_by_holes``).
 """
 
 import ctypes
@@ -31,10 +27,8 @@ _MAP_FIXED_NOREPLACE: Final = 0x10_0000
 _PROT_NONE: Final = 0
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
 _MOST_ROUNDS: Final = 16
-_YARDS: Final = 1 << 36
-_YARD: Final = 3 << 29  # less than 32 bits reach
-_ROOM: Final = 1 << 26
-_OTHERS: Final = 1 << 23  # what other threads may map there while code is linked
+_LINKED: Final = 1 << 18  # what an object is longer by when it is linked, parts of 64 KiB, at most
+_gap = 0  # where it begins
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -43,58 +37,25 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def take_gap() -> None:
-    """Take the gap, which is larger than any hole, and the yards. They cost address space only.
+    """Take the gap, which is larger than any hole. It costs address space only.
 
     Raises:
         OSError: when the kernel refuses.
     """
-    _take(_LARGEST_HOLE + (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE)
-    _Yard.take(_YARDS)
+    global _gap
+    _gap = _take(_LARGEST_HOLE + (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE)
 
 
-class _Yard:
-    """Address space for code, from the top down; in one yard all code can reach all.
-
-    What is mapped goes between ``closed`` and ``end``; the yard in use begins at ``begin``, and
-    others lie below it, down to ``bottom``.
-    """
-
-    bottom = begin = closed = end = 0
-
-    @classmethod
-    def take(cls, size: int) -> None:
-        cls.bottom = _take(size)
-        cls.begin = cls.closed = cls.end = cls.bottom + size
-
-    @classmethod
-    def open(cls, size: int) -> None:
-        """Let the kernel place what is mapped next into so many bytes of it."""
-        if cls.closed - cls.begin < size:
-            if cls.begin - cls.bottom < max(size, _YARD):
-                cls.take(max(size, _YARDS))
-            cls.closed = cls.end = cls.begin
-            cls.begin -= max(size, _YARD)
-        cls.closed -= size
-        _libc.munmap(cls.closed, size)
-
-
-def keep_code_together(size: int) -> None:
-    """Make room for a kernel's code, an object of so many bytes, above all other room.
-
-    Above the yard are no holes but where what was inherited has been given back: those are taken.
-    Call it, and link, on one thread at a time; others may map and give back meanwhile.
+def pass_by_holes(size: int) -> None:
+    """Take the holes above the gap that the code of an object of so many bytes could go into.
 
     Raises:
         OSError: when the kernel refuses.
     """
-    needed = -(-(2 * size + _OTHERS) // mmap.PAGESIZE) * mmap.PAGESIZE
-    place = _take(needed)
-    _libc.munmap(place, needed)
-    if not _Yard.begin <= place < _Yard.end:
-        _Yard.open(max(needed, _ROOM))
-    while needed >= mmap.PAGESIZE:
+    needed = -(-(size + _LINKED) // mmap.PAGESIZE) * mmap.PAGESIZE
+    while _gap and needed:
         place = _take(needed)
-        if place < _Yard.end:
+        if place < _gap:
             _libc.munmap(place, needed)
             needed = needed // 2 // mmap.PAGESIZE * mmap.PAGESIZE
 

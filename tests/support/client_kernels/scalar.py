@@ -161,6 +161,13 @@ def one_store(program: Program) -> None:
     np.testing.assert_array_equal(out, [1, 0, 0, 0])
 
 
+def after_other_grids(program: Program) -> None:
+    """A grid that may begin before another has ended; here none does."""
+    a = RANDOM.integers(0, 99, 32, dtype=np.int32)
+    (out,) = program.run("pdl", a)
+    np.testing.assert_array_equal(out, a + 1)
+
+
 def child(program: Program) -> None:
     """What dynamic parallelism would launch, launched from here."""
     p = RANDOM.integers(0, 99, 96, dtype=np.int32)

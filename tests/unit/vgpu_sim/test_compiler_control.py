@@ -66,6 +66,11 @@ def test_ends_take_lanes_away(end: str) -> None:
     assert got == [1] * 10 + [2] * 22
 
 
+def test_grids_wait_for_nothing_as_they_run_one_after_the_other() -> None:
+    source = kernel("griddepcontrol.wait; griddepcontrol.launch_dependents;")
+    assert [word.op for word in compile_verified(source).functions[0].code] == [Op.RET]
+
+
 def test_code_may_run_off_the_end_and_branch_to_it() -> None:
     source = kernel("setp.eq.u32 %p0, 1, 1; @%p0 bra END; trap; END:", registers=REGISTERS)
     module = compile_verified(source.replace("ret;", ""))

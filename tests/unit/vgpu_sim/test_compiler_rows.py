@@ -23,7 +23,7 @@ from vgpu_sim.isa import Family
 MEMORY_OPCODES = {"ld", "ldu", "st"}
 HINTS = {"prefetch", "prefetchu", "applypriority", "discard", "createpolicy"}
 ATOMIC_OPCODES = {"atom", "red", "fence", "membar", "mbarrier", "cp"}
-CONTROL_OPCODES = {"bra", "ret", "exit", "trap", "nanosleep"}
+CONTROL_OPCODES = {"bra", "ret", "exit", "trap", "nanosleep", "griddepcontrol"}
 
 
 def _integer(words: Words, opcode: str, type_: str, operands: list[int]) -> int:

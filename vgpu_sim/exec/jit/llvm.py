@@ -171,6 +171,10 @@ def _run_passes(module: Any, machine: Any) -> None:
 
 
 def session() -> Any:
-    """Return a new linker session. Code that it links sees no symbol of this process."""
+    """Return a new linker session. Code that it links sees no symbol of this process.
+
+    JITLink maps an object as one piece. LLVM's older linker maps each section by itself, and ends
+    the process where the kernel places one further from another than 32 bits reach.
+    """
     _initialise()
-    return binding.create_lljit_compiler(_machine(1))
+    return binding.create_lljit_compiler(_machine(1), use_jit_link=True)

@@ -206,7 +206,7 @@ class JitBackend:
 
     def _load(self, code: NativeCode) -> Loaded:
         with self._loading:
-            placing.keep_code_together(len(code.object_code))
+            placing.pass_by_holes(len(code.object_code))
             return self._compiler.load(code)
 
     def _warm_up(self) -> None:

@@ -62,6 +62,11 @@ def indexed_branch(context: Context, form: Form, match: Match) -> None:
         dispatch(builder, number, labels)
 
 
+def nothing(context: Context, form: Form, match: Match) -> None:
+    """Lower griddepcontrol: grids of a stream run one after the other, so none waits for another's
+    parts, and none begins before another has ended (PTX ISA, "griddepcontrol")."""
+
+
 def call(context: Context, form: Form, match: Match) -> None:
     """Lower a call: see ``lower.calls``."""
     operands = context.operands
@@ -70,6 +75,7 @@ def call(context: Context, form: Form, match: Match) -> None:
 
 
 _CALL_NOTE = "in line, or BRA to the body and back"
+_GRIDS_NOTE = "nothing: a grid begins when those before it have ended"
 
 
 FORMS: Final = (
@@ -85,4 +91,6 @@ FORMS: Final = (
     *hints.HINTS,
     Form("nanosleep.u32", "a", Op.NANOSLEEP, rest),
     Form("brkpt", "", Op.TRAP, end),
+    Form("griddepcontrol.wait", "", Op.NOP, nothing, isa=_GRIDS_NOTE),
+    Form("griddepcontrol.launch_dependents", "", Op.NOP, nothing, isa=_GRIDS_NOTE),
 )
