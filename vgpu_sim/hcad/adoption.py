@@ -33,6 +33,7 @@ class Adopting(Programs):
         )
         objects.share = function.share
         objects.providers = self.providers
+        objects.wire_groups = self.wire_groups
         objects.service_of = self.cm.manager.service_of
         with function.share.adopting():
             function.share.take(CLIENT_DESCRIPTORS)

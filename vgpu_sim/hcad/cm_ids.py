@@ -188,7 +188,8 @@ class Ids:
             raise _refused(errno.EINVAL)
         if one.channel.is_full:
             raise _refused(errno.ENOBUFS)
-        self._emit(one, cm_events.joined(one, self.function, group))
+        source = self.manager.source_towards(self.function, group)
+        self._emit(one, cm_events.joined(one, self.function, group, source))
 
     def connect(self, wanted: cm.CmConnect) -> None:
         """Ask for a connection, or for a queue pair of datagrams. Raises OSError."""

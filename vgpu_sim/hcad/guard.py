@@ -1,8 +1,11 @@
 """What policy asks of one program's objects: which peers, and how many of each."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rdma.tables import DEFAULT_PKEY, FULL
+from vgpu_sim.fabric.addresses import is_group
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HCA_PKEYS, HcaQpAttributes
 from vgpu_sim.hal.hca_objects import HcaAhCreate
@@ -14,9 +17,13 @@ from vgpu_sim.hcad.parties import Parties, Party
 class Guard:
     """Asks the enforcer on behalf of one party. Its programs share what they may have."""
 
+    hears_all = False
+    """Whether policy never has anything to say about groups."""
+
     def __init__(self, enforcer: Enforcer, party: Party) -> None:
         self._enforcer = enforcer
         self.party = party
+        self._speaking: set[EngineAh] = set()
 
     def connect(
         self,
@@ -47,12 +54,32 @@ class Guard:
         self._enforcer.forget(qp)
 
     def connect_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
-        """Judge where datagrams go; what is denied goes nowhere."""
+        """Judge where datagrams go; what is denied goes nowhere. Raises OSError."""
         self._enforcer.connect_path(self.party, path, wanted)
+        if not is_group(bytes(wanted.dgid)):
+            return
+        try:
+            self._enforcer.audience.speak(self.party)
+        except BaseException:
+            self._enforcer.forget(path)
+            raise
+        self._speaking.add(path)
 
     def forget_path(self, path: EngineAh) -> None:
         """An address handle goes."""
         self._enforcer.forget(path)
+        if path in self._speaking:
+            self._speaking.remove(path)
+            self._enforcer.audience.hush(self.party)
+
+    @contextmanager
+    def in_group(self) -> Iterator[None]:
+        """Judge meanwhile whom of this engine a member of a group hears. Raises OSError."""
+        self._enforcer.audience.enter(self.party)
+        try:
+            yield
+        finally:
+            self._enforcer.audience.leave(self.party)
 
     def pkeys(self) -> tuple[int, ...]:
         """Return the P_Key table as it is now, index 0 first."""
@@ -90,4 +117,6 @@ class Guard:
 
 def unmanaged(engine: Engine, gids: tuple[bytes, ...]) -> Guard:
     """Return one that lets everything pass: of a program that is on no fabric."""
-    return Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
+    made = Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
+    made.hears_all = True
+    return made

@@ -46,7 +46,11 @@ class Paths(Domains):
 
     def _add_ah(self, key: int, wanted: hca_objects.HcaAhCreate) -> None:
         made = self._engine.add_ah(self._client, key, wanted)
-        self._guard.connect_path(made, wanted)
+        try:
+            self._guard.connect_path(made, wanted)
+        except OSError:
+            self._engine.remove_ah(made)
+            raise
         self._paths[key] = _Path(made, wanted.pd, bytes(wanted))
         self._pds[wanted.pd] += 1
 

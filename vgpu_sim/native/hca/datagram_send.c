@@ -4,10 +4,6 @@
 #include "wire.h"
 #include "work.h"
 
-static bool is_multicast(const uint8_t *gid) {
-  return gid[0] == 0xff || (wire_is_ipv4(gid) && gid[12] >> 4 == 0xe);
-}
-
 bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp) {
   struct hca_work *work = &qp->work;
   while (work->done < work->bytes) {
@@ -42,10 +38,10 @@ static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
 }
 
 static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
-  for (const struct hca_member *member = hca->members; member; member = member->next) {
+  const struct hca_member *member = NULL;
+  while ((member = hca_next_member(hca, ah->path.dgid, member))) {
     if (member->qp == qp && qp->block_self) continue;
-    if (memcmp(member->gid, ah->path.dgid, sizeof member->gid) == 0)
-      deliver(hca, qp, member->qp, ah);
+    if (hca_hears(hca, member, qp)) deliver(hca, qp, member->qp, ah);
   }
 }
 
@@ -57,16 +53,19 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   const enum hca_step admitted = hca_admit_datagram(hca, qp, ah);
   if (admitted != HCA_STEP_AGAIN) return admitted;
   if (!hca_gather_datagram(hca, qp)) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
-  struct hca_wire *wire = NULL;
-  if (!is_multicast(ah->path.dgid)) wire = hca_wire_towards(hca, qp->client, &ah->path);
+  const bool group = hca_is_group(ah->path.dgid);
+  struct hca_wire *wire = hca_wire_towards(hca, qp->client, &ah->path);
   if (wire) {
     const struct hca_datagram datagram = datagram_of(qp, ah);
-    return hca_wire_send_datagram(hca, qp, wire, &ah->path, &datagram);
+    const enum hca_step sent = hca_wire_send_datagram(hca, qp, wire, &ah->path, &datagram);
+    if (sent != HCA_STEP_AGAIN) return sent;
   }
-  hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
-  if (is_multicast(ah->path.dgid)) {
+  /* Members of a group that are here have it from here, whatever comes back over the wire. */
+  if (group || !wire)
+    hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
+  if (group) {
     deliver_to_group(hca, qp, ah);
-  } else {
+  } else if (!wire) {
     struct hca_qp *peer = hca_table_get(&hca->qps, send->remote_qpn & TESSERA_HCA_QPN_MASK);
     if (peer && hca_has_gid(peer->client, ah->path.dgid)) deliver(hca, qp, peer, ah);
   }

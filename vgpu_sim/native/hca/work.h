@@ -116,7 +116,15 @@ void hca_write_grh(uint8_t *header, const uint8_t *source, const tessera_hca_ah_
 /* Gives a datagram to a queue pair that it may have; what it cannot take is dropped. */
 void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
                           const struct hca_datagram *datagram);
-/* wire_datagram.c: sends the datagram that `qp` is at, whose data lies in the engine's buffer. */
+/* groups.c */
+bool hca_is_group(const uint8_t *gid);
+/* The member of a group after `last`; NULL: the first, or that there is none any more. */
+const struct hca_member *hca_next_member(struct hca *hca, const uint8_t *gid,
+                                         const struct hca_member *last);
+/* Whether policy lets a member have what `sender`, of this engine, sends to its group. */
+bool hca_hears(struct hca *hca, const struct hca_member *member, const struct hca_qp *sender);
+/* wire_datagram.c: sends the datagram that `qp` is at, whose data lies in the engine's buffer.
+ * HCA_STEP_AGAIN: it was sent, and has not ended. */
 enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
                                      const tessera_hca_ah_create *path,
                                      const struct hca_datagram *datagram);
