@@ -4,6 +4,7 @@ Who opens it depends on where the wire is: hcad itself on a fabric, netd in a po
 """
 
 import asyncio
+import errno
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -33,7 +34,13 @@ class Joined:
     wire: EngineWire
     gid: bytes
     users: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wire:
+    sockets: WireSockets
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One socket after the other: whoever opens them serves other wires, too."""
 
 
 class WireGroups:
@@ -42,7 +49,7 @@ class WireGroups:
     def __init__(self, engine: Engine, opener: Opener = open_here) -> None:
         self._engine = engine
         self._opener = opener
-        self._wires: dict[EngineWire, WireSockets] = {}
+        self._wires: dict[EngineWire, _Wire] = {}
         self._groups: dict[tuple[EngineWire, bytes], Joined] = {}
 
     def add_wire(self, wire: EngineWire, sockets: WireSockets) -> None:
@@ -50,7 +57,7 @@ class WireGroups:
         for gid, opened in sockets.groups.items():
             self._engine.join_group(wire, gid, opened.fileno())
             self._groups[wire, gid] = Joined(wire, gid)
-        self._wires[wire] = sockets
+        self._wires[wire] = _Wire(sockets)
 
     def remove_wire(self, wire: EngineWire) -> None:
         """Forget a wire, before the engine does; its sockets are the caller's to close."""
@@ -71,7 +78,7 @@ class WireGroups:
         one = self._groups.setdefault((wire, group), Joined(wire, group))
         one.users += 1
         try:
-            async with one.opening:
+            async with self._wires[wire].opening:
                 await self._open(one)
             yield
         finally:
@@ -80,7 +87,7 @@ class WireGroups:
     def hold(self, gids: Sequence[bytes], group: bytes) -> Joined | None:
         """Let a wire stay in a group until ``release``; None: there is none in it."""
         wire = self._wire_of(gids, group)
-        if wire is None or group not in self._wires[wire].groups:
+        if wire is None or group not in self._wires[wire].sockets.groups:
             return None
         one = self._groups[wire, group]
         one.users += 1
@@ -93,28 +100,33 @@ class WireGroups:
         if one.users or self._groups.get(key) is not one:
             return
         del self._groups[key]
-        opened = self._wires[one.wire].groups.pop(one.gid, None)
+        opened = self._wires[one.wire].sockets.groups.pop(one.gid, None)
         if opened is not None:
             self._engine.quit_group(*key)
             opened.close()
 
     def _wire_of(self, gids: Sequence[bytes], group: bytes) -> EngineWire | None:
-        for wire, sockets in self._wires.items():
-            own = sockets.address.gid
+        for wire, known in self._wires.items():
+            own = known.sockets.address.gid
             if own in gids and is_ipv4(own) == is_ipv4(group):
                 return wire
         return None
 
     async def _open(self, one: Joined) -> None:
-        sockets = self._wires[one.wire]
+        self._check(one)
+        sockets = self._wires[one.wire].sockets
         if one.gid in sockets.groups:
             return
         opened = await self._opener(sockets, one.gid)
         try:
-            if self._groups.get((one.wire, one.gid)) is not one:
-                raise ConnectionAbortedError("its wire has gone meanwhile")
+            self._check(one)
             self._engine.join_group(one.wire, one.gid, opened.fileno())
         except BaseException:
             opened.close()
             raise
         sockets.groups[one.gid] = opened
+
+    def _check(self, one: Joined) -> None:
+        """Raise OSError where a group's wire has gone while somebody waited for it."""
+        if self._groups.get((one.wire, one.gid)) is not one:
+            raise ConnectionAbortedError(errno.ECONNABORTED, "its wire has gone meanwhile")

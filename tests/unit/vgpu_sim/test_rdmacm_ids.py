@@ -12,7 +12,7 @@ from cm_rig import LOOPBACK, Client, Fabric, gid, parameters
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad.cm_channel import MOST_WAITING
-from vgpu_sim.hcad.cm_messages import MOST_DATA, Path, Reason, Rej, Req, SidrReq
+from vgpu_sim.hcad.cm_messages import MOST_DATA, Mra, Path, Reason, Rej, Rejected, Req, SidrReq
 from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.cm_private import Endpoints, pack
 
@@ -367,6 +367,27 @@ def test_nobody_answers_for_another(two):
     assert asks.types() == []
     asks.fabric.manager.receive(serves.gid, asks.gid, no)
     assert asks.types() == [Event.REJECTED]
+
+
+def test_who_puts_a_deadline_off_again_and_again_fills_nothing(fabric):
+    """A peer may have us wait for longer, and shorter, with each message: none of it is kept."""
+    sent = []
+    fabric.manager.wire = lambda *message: sent.append(message)
+    asks = Client(fabric, 0)
+    here = asks.routed(gid(9), PORT)
+    asks.connect(here)
+    (number,) = fabric.manager._endpoints
+    for count in range(4000):
+        fabric.later(0.05)
+        wait = Mra(77, number, Rejected.REQ, 25 if count % 2 else 0)
+        fabric.manager.receive(gid(9), asks.gid, wait)
+        assert len(fabric.manager._deadlines) < 100
+    assert (asks.types(), len(sent)) == ([], 1), "200 seconds in which it was never due"
+    for _ in range(17):
+        fabric.later(150)
+    assert asks.types() == [Event.UNREACHABLE]
+    assert [type(message) for _, _, message in sent] == [Req] * 16 + [Rej]
+    assert not fabric.manager._deadlines
 
 
 @pytest.mark.parametrize("kind", [Req, SidrReq])
