@@ -71,7 +71,7 @@ class Groups(Pairs):
                     undo.callback(self.wire_groups.release, joined)
                     self.share.take(DESCRIPTORS)
                     undo.callback(self.share.give, DESCRIPTORS)
-            undo.enter_context(self._guard.in_group())
+            undo.enter_context(self._guard.in_group(gid))
             hears_all = self._guard.hears_all
             made = self._engine.add_member(self._qps[qpn].engine, gid, hears_all=hears_all)
             self._members[qpn, gid] = made, undo.pop_all()

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from rdma.tables import DEFAULT_PKEY, FULL
 from vgpu_sim.fabric.addresses import is_group
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
-from vgpu_sim.hal.hca import HCA_PKEYS, HcaQpAttributes
+from vgpu_sim.hal.hca import HCA_MAX_MCAST_ATTACH, HCA_PKEYS, HcaQpAttributes
+from vgpu_sim.hal.hca_frames import HCA_MAX_STEERS
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer
@@ -73,13 +74,32 @@ class Guard:
             self._enforcer.audience.hush(self.party)
 
     @contextmanager
-    def in_group(self) -> Iterator[None]:
-        """Judge meanwhile whom of this engine a member of a group hears. Raises OSError."""
+    def in_group(self, gid: bytes) -> Iterator[None]:
+        """Judge meanwhile whom of this engine a member of a group hears. Raises OSError.
+
+        A datagram is given to each member in one go: so a party has few in one group.
+        """
+        if self.party.members[gid] >= HCA_MAX_MCAST_ATTACH:
+            raise OSError(errno.ENOMEM, f"{self.party.owner}: too many queue pairs in one group")
         self._enforcer.audience.enter(self.party)
+        self.party.members[gid] += 1
         try:
             yield
         finally:
+            self.party.members[gid] -= 1
+            if not self.party.members[gid]:
+                del self.party.members[gid]
             self._enforcer.audience.leave(self.party)
+
+    def take_steer(self) -> None:
+        """Count a rule for frames more; each frame is held against all. Raises OSError."""
+        if self.party.steers >= HCA_MAX_STEERS:
+            raise OSError(errno.ENOMEM, f"{self.party.owner}: too many rules for frames")
+        self.party.steers += 1
+
+    def give_steer(self) -> None:
+        """Count a rule for frames less."""
+        self.party.steers -= 1
 
     def pkeys(self) -> tuple[int, ...]:
         """Return the P_Key table as it is now, index 0 first."""

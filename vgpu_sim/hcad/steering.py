@@ -46,13 +46,19 @@ class Steering(Groups):
         pairs = [get(self._qps, number) for number in numbers]
         if any(qp.type != VerbsQpType.RAW_PACKET for qp in pairs):
             raise refused(errno.EINVAL)
-        made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
+        self._guard.take_steer()
+        try:
+            made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
+        except OSError:
+            self._guard.give_steer()
+            raise
         self._steers[handle] = _Steer(made, frozenset(numbers), bytes(wanted))
 
     def destroy_steer(self, handle: int) -> None:
         """Remove a rule. Raises OSError."""
         self._engine.remove_steer(get(self._steers, handle).engine)
         del self._steers[handle]
+        self._guard.give_steer()
 
     def destroy_qp(self, number: int) -> None:
         """Remove a queue pair, and the rules that name it. Raises OSError."""

@@ -6,6 +6,7 @@ import errno
 import ipaddress
 import json
 import os
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -31,7 +32,7 @@ from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.hcad.policy_admin import operations
 
 IP = ipaddress.ip_address("127.46.0.1")
-GROUP = ipaddress.IPv4Address("239.46.0.1")
+GROUP = ipaddress.IPv4Address(bytes((239, 46)) + secrets.token_bytes(2))
 GROUP_GID = bytes(10) + b"\xff\xff" + GROUP.packed
 
 

@@ -37,15 +37,17 @@ static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
   if (hca_same_partition(qp, peer)) hca_deliver_datagram(hca, peer, &datagram);
 }
 
-static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
+static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah,
+                             uint64_t *budget) {
   const struct hca_member *member = NULL;
   while ((member = hca_next_member(hca, ah->path.dgid, member))) {
     if (member->qp == qp && qp->block_self) continue;
+    hca_spend(budget, qp->work.bytes + HCA_RECEIVER_COST);
     if (hca_hears(hca, member, qp)) deliver(hca, qp, member->qp, ah);
   }
 }
 
-enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
+enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
   const tessera_hca_send_slot *send = &qp->work.send;
   const struct hca_ah *ah = hca_table_get(&hca->ahs, send->address_handle);
   if (!ah || ah->client != qp->client || ah->path.pd != qp->pd)
@@ -64,7 +66,7 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   if (group || !wire)
     hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
   if (group) {
-    deliver_to_group(hca, qp, ah);
+    deliver_to_group(hca, qp, ah, budget);
   } else if (!wire) {
     struct hca_qp *peer = hca_table_get(&hca->qps, send->remote_qpn & TESSERA_HCA_QPN_MASK);
     if (peer && hca_has_gid(peer->client, ah->path.dgid)) deliver(hca, qp, peer, ah);
