@@ -35,7 +35,7 @@ from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
-from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.hcad.shares import Shares, memory_limit, usable
 from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system import foreign, seqpacket
 
@@ -100,7 +100,7 @@ def main(
             find(wire) if wire is not None else None,
             *(segment, wire_rate),
         )
-        shares = Shares(usable(walls.limit()))
+        shares = Shares.within(usable(walls.limit()), memory_limit())
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
     except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")

@@ -2,6 +2,7 @@
 
 import errno
 from contextlib import ExitStack
+from typing import Final
 
 from vgpu_sim.fabric.addresses import is_group
 from vgpu_sim.fabric.engine import Engine, EngineMember
@@ -12,6 +13,8 @@ from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.pairs import Pairs
 from vgpu_sim.hcad.wire_groups import DESCRIPTORS, WireGroups
+
+_OBJECT_BYTES: Final = 4096
 
 
 class Groups(Pairs):
@@ -71,6 +74,8 @@ class Groups(Pairs):
                     undo.callback(self.wire_groups.release, joined)
                     self.share.take(DESCRIPTORS)
                     undo.callback(self.share.give, DESCRIPTORS)
+            self.share.take(0, 0, _OBJECT_BYTES)
+            undo.callback(self.share.give, 0, 0, _OBJECT_BYTES)
             undo.enter_context(self._guard.in_group(gid))
             hears_all = self._guard.hears_all
             made = self._engine.add_member(self._qps[qpn].engine, gid, hears_all=hears_all)

@@ -27,7 +27,7 @@ from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.opened import OpenedFunction
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS
+from vgpu_sim.hcad.shares import CLIENT_BYTES, CLIENT_DESCRIPTORS
 from vgpu_sim.hcad.wire_groups import WireGroups
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
@@ -182,11 +182,11 @@ class Programs:
     @staticmethod
     def _dismiss(function: OpenedFunction, objects: Objects) -> None:
         objects.close()
-        function.share.give(CLIENT_DESCRIPTORS)
+        function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
 
     def _admit(self, function: OpenedFunction) -> Objects:
         """Open a function for one more program. Raises OSError."""
-        function.share.take(CLIENT_DESCRIPTORS)
+        function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
         try:
             objects = Objects(
                 *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
@@ -194,7 +194,7 @@ class Programs:
                 function.mtu,
             )
         except OSError:
-            function.share.give(CLIENT_DESCRIPTORS)
+            function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
             raise
         objects.share = function.share
         objects.providers = self.providers
@@ -210,7 +210,11 @@ class Programs:
         function: OpenedFunction,
     ) -> None:
         """Serve a program's librdmacm."""
-        ids = self.cm.ids(function.address.gids, function.mtu)
+        try:
+            ids = self.cm.ids(function.address.gids, function.mtu, function.share)
+        except OSError as err:
+            await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
+            return
         self._connecting += 1
         try:
             await self._send(client, requests.encode(header, function.device()))

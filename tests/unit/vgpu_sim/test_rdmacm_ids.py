@@ -487,7 +487,7 @@ def test_a_client_that_reads_no_events_keeps_them_all_and_makes_no_more_than_it_
         one, made = client.id(), 0
         wanted = cm.CmBind(one)
         wanted.destination.address[0] = 0x20
-        while not client.ids._channels[client.channel].is_full:
+        while not client.ids._channels.get(client.channel).is_full:
             client.ids.resolve_address(wanted)
             made += 1
         with pytest.raises(OSError, match="buffer space"):
@@ -503,6 +503,34 @@ def test_a_client_that_reads_no_events_keeps_them_all_and_makes_no_more_than_it_
         client.close()
 
     asyncio.run(many())
+
+
+def test_events_that_nobody_reads_are_counted_over_all_channels_of_a_client():
+    """As calls make them, a thousand channels would keep a thousand times as many."""
+
+    async def play() -> None:
+        client = Client(Fabric(), 0)
+        ids = []
+        for _ in range(64):
+            channel, fd = client.new_channel()
+            ids.append((client.id(channel=channel), fd))
+        kept = 0
+        with pytest.raises(OSError, match="No buffer space"):
+            while True:
+                for one, _ in ids:
+                    wanted = cm.CmBind(one)
+                    ctypes.memmove(wanted.destination.address, gid(7), 16)
+                    client.ids.resolve_address(wanted)
+                    kept += 1
+        assert client.ids._channels._waits.count == MOST_WAITING
+        read = sum(len(client.events(fd)) for _, fd in ids)
+        assert kept - read == MOST_WAITING
+        for _, fd in ids:
+            os.close(fd)
+        client.close()
+        assert client.ids._channels._waits.count == 0
+
+    asyncio.run(play())
 
 
 def test_its_own_end_is_all_that_a_client_can_make_blocking(fabric):
@@ -559,7 +587,7 @@ def test_who_reads_no_events_joins_no_more_groups_than_fit():
         wanted = cm.CmBind(client.id(CmPortSpace.UDP))
         wanted.destination.address[0] = 0xFF
         client.resolve(wanted.handle, bytes(wanted.destination.address), 0)
-        while not client.ids._channels[client.channel].is_full:
+        while not client.ids._channels.get(client.channel).is_full:
             client.ids.join(wanted)
         with pytest.raises(OSError, match="buffer space"):
             client.ids.join(wanted)
