@@ -72,7 +72,9 @@ class Judge:
             peer = sender.identity if sender else OUTSIDE
             ingress = _ask(incoming.ingress if incoming else None, peer, source, flow)
         if receiver is None and destination.parsed.is_multicast:
-            shared = _is_member(flow.pkey, outgoing)  # and with each of the group's it is judged again
+            shared = _is_member(
+                flow.pkey, outgoing
+            )  # and with each of the group's it is judged again
         else:
             shared = _share(flow.pkey, outgoing, incoming)
         passing = egress.verbs & ingress.verbs
@@ -99,9 +101,7 @@ class Judge:
             qos_class=self._classes.of([one.rule for one in egress.rules], flow.traffic_class),
         )
 
-    def _end(
-        self, text: str, *, may_be_group: bool = False
-    ) -> tuple[Address, Endpoint | None]:
+    def _end(self, text: str, *, may_be_group: bool = False) -> tuple[Address, Endpoint | None]:
         """Return whose an address is; None: nobody's of the cluster. Raises ValueError.
 
         Nobody can ask as a multicast group, and everybody can send to one.

@@ -138,7 +138,7 @@ def test_channels_of_the_connection_manager_are_shared_out(tmp_path):
                 status, _, _ = hogs[-1].ask(CmMessage.OPEN, hello(HOG))
                 if status:
                     break
-                made = until_refused(lambda: hogs[-1].made(CmMessage.CHANNEL_CREATE), 400)  # noqa: B023
+                made = until_refused(lambda: hogs[-1].made(CmMessage.CHANNEL_CREATE), 400)
                 given, status = given + made[0], made[1]
             assert status == errno.ENOMEM
             assert 100 < given < 500, "half of what there is, two for each"

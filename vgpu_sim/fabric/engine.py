@@ -332,7 +332,7 @@ class Engine(Saving):
         self._library.hca_member_free(self._engine, member)
 
     def add_pair(self, member: bytes, sender: bytes) -> EngineAh:
-        """Know who may be heard by whom in groups, by their second GIDs: nobody yet. Raises OSError.
+        """Know who may be heard by whom in groups, by second GIDs: not yet. Raises OSError.
 
         What he may is set as an address handle's policy: its ``receives``.
         """

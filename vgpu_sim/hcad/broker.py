@@ -182,9 +182,7 @@ def _serve_one(link: socket.socket, own_fd: int, rules: Rules) -> bool:
     return True
 
 
-def _answer(
-    link: socket.socket, own_fd: int, descriptor: int, asked: _Asked, rules: Rules
-) -> None:
+def _answer(link: socket.socket, own_fd: int, descriptor: int, asked: _Asked, rules: Rules) -> None:
     opened: list[socket.socket] = []
     try:
         with namespace_of(descriptor) as namespace_fd:

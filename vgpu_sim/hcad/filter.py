@@ -1,8 +1,9 @@
 """The filter of system calls behind which hcad serves: an allow-list, everything else is EPERM.
 
-No socket is made or connected (but datagram sockets where there is a wire), no process is started, signalled or looked into, and no memory
-becomes executable. Sockets that hcad is to use are opened before, or passed to it. What is in the
-list was taken from a traced hcad, plus what libc may use instead.
+No socket is made or connected, no process is started, signalled or looked into, and no memory
+becomes executable. Sockets that hcad is to use are opened before, or passed to it; but for those of
+multicast groups, which a fabric's hcad opens itself where it has a wire. What is in the list was
+taken from a traced hcad, plus what libc may use instead.
 """
 
 import os
@@ -29,8 +30,8 @@ _ALLOWED_ON_A_NODE: Final = call_numbers.named(
 )
 _LOCAL: Final = 1  # AF_UNIX
 
-# A fabric's hcad with a wire: a socket for each multicast group (``open_group``). What it can do with
-# one it can do with the wire's.
+# A fabric's hcad with a wire: a socket for each multicast group (``open_group``). What it can do
+# with one it can do with the wire's.
 _ALLOWED_ON_A_WIRE: Final = call_numbers.named("bind")
 _INTERNET: Final = (2, 10)  # AF_INET, AF_INET6
 _DATAGRAMS: Final = 2 | os.O_CLOEXEC  # SOCK_DGRAM

@@ -74,9 +74,7 @@ def test_sockets_are_in_the_namespace_that_was_named():
         assert received.recvfrom(100) == (b"across", (ADDRESSES[0], opened[0].wires[0].ports[3]))
         # A socket in a group, which a wire's own socket is enough to ask for.
         group = wire_rig.gid_of("239.7.7.7")
-        heard = stack.enter_context(
-            Broker(here).open_group(received.fileno(), ADDRESSES[1], group)
-        )
+        heard = stack.enter_context(Broker(here).open_group(received.fileno(), ADDRESSES[1], group))
         heard.setblocking(True)
         heard.settimeout(60)
         assert heard.getsockname() == ("239.7.7.7", 4791)

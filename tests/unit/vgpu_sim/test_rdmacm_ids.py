@@ -1,6 +1,7 @@
 """Ids of clients that behave and of clients that do not, on one fabric in this process."""
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -515,13 +516,12 @@ def test_events_that_nobody_reads_are_counted_over_all_channels_of_a_client():
             channel, fd = client.new_channel()
             ids.append((client.id(channel=channel), fd))
         kept = 0
-        with pytest.raises(OSError, match="No buffer space"):
-            while True:
-                for one, _ in ids:
-                    wanted = cm.CmBind(one)
-                    ctypes.memmove(wanted.destination.address, gid(7), 16)
-                    client.ids.resolve_address(wanted)
-                    kept += 1
+        with contextlib.suppress(OSError):
+            for one, _ in itertools.cycle(ids):
+                wanted = cm.CmBind(one)
+                ctypes.memmove(wanted.destination.address, gid(7), 16)
+                client.ids.resolve_address(wanted)
+                kept += 1
         assert client.ids._channels._waits.count == MOST_WAITING
         read = sum(len(client.events(fd)) for _, fd in ids)
         assert kept - read == MOST_WAITING
