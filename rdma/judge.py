@@ -59,7 +59,7 @@ class Judge:
         """Return what the flow may do: source's egress and destination's ingress and partitions."""
         try:
             source, sender = self._end(flow.source)
-            destination, receiver = self._end(flow.destination)
+            destination, receiver = self._end(flow.destination, may_be_group=True)
         except ValueError as error:
             return _refused(str(error))
         outgoing = self._kind(sender.identity) if sender else None
@@ -71,7 +71,12 @@ class Judge:
             egress = _ask(outgoing.egress if outgoing else None, peer, destination, flow)
             peer = sender.identity if sender else OUTSIDE
             ingress = _ask(incoming.ingress if incoming else None, peer, source, flow)
-        shared = _share(flow.pkey, outgoing, incoming)
+        if receiver is None and destination.parsed.is_multicast:
+            shared = _is_member(
+                flow.pkey, outgoing
+            )  # and with each of the group's it is judged again
+        else:
+            shared = _share(flow.pkey, outgoing, incoming)
         passing = egress.verbs & ingress.verbs
         verbs = passing if shared else NONE
         matched = (*egress.rules, *ingress.rules)
@@ -96,14 +101,18 @@ class Judge:
             qos_class=self._classes.of([one.rule for one in egress.rules], flow.traffic_class),
         )
 
-    def _end(self, text: str) -> tuple[Address, Endpoint | None]:
-        """Return whose an address is; None: nobody's of the cluster. Raises ValueError."""
+    def _end(self, text: str, *, may_be_group: bool = False) -> tuple[Address, Endpoint | None]:
+        """Return whose an address is; None: nobody's of the cluster. Raises ValueError.
+
+        Nobody can ask as a multicast group, and everybody can send to one.
+        """
         address = Address(text)
         endpoint = self._endpoints.get(text)
         if endpoint is None:
             address = Address(addresses.canonical(text))
             endpoint = self._endpoints.get(address.text)
-        if endpoint is None and not addresses.may_be_outside(address.parsed):
+        group = may_be_group and address.parsed.is_multicast
+        if endpoint is None and not group and not addresses.may_be_outside(address.parsed):
             raise ValueError(f"{address.text} says neither which pod nor which peer outside it is")
         return address, endpoint
 
@@ -149,6 +158,11 @@ def _share(pkey: int, outgoing: _Kind | None, incoming: _Kind | None) -> bool:
     sender = (outgoing.pkeys if outgoing else outside).get(base)
     receiver = (incoming.pkeys if incoming else outside).get(base)
     return sender is not None and receiver is not None and (sender or receiver)
+
+
+def _is_member(pkey: int, kind: _Kind | None) -> bool:
+    known = kind.pkeys if kind else {DEFAULT_PKEY: True}
+    return pkey & DEFAULT_PKEY in known
 
 
 def _grants(ingress: Side, verbs: Verb) -> tuple[tuple[Verb, Memory], ...]:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import hcad_process
 import pytest
-from hcad_process import Connection, member, program, queue_pair, region
+from hcad_process import Connection, hello, member, program, queue_pair, region
 
 from vgpu_sim.hal import hca
+from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaMessage
 
 HOG, OTHER = b"h" * 32, b"o" * 32
@@ -123,6 +124,30 @@ def test_open_contexts_are_shared_out(fabric):
         assert serves(fabric, OTHER) < PROMPT_SECONDS
         for hog in hogs:
             hog.close()
+
+
+def test_channels_of_the_connection_manager_are_shared_out(tmp_path):
+    """Each is two descriptors of hcad's, and programs may have a thousand each."""
+    few = ("sh", "-c", 'ulimit -n 2048; exec "$@"', "sh")
+    process = hcad_process.start(tmp_path, within=few)
+    try:
+        with member(tmp_path, HOG).socket, member(tmp_path, OTHER).socket:
+            hogs, given, status = [], 0, 0
+            while not status:
+                hogs.append(Connection(tmp_path))
+                status, _, _ = hogs[-1].ask(CmMessage.OPEN, hello(HOG))
+                if status:
+                    break
+                made = until_refused(lambda: hogs[-1].made(CmMessage.CHANNEL_CREATE), 400)
+                given, status = given + made[0], made[1]
+            assert status == errno.ENOMEM
+            assert 100 < given < 500, "half of what there is, two for each"
+            assert serves(tmp_path, OTHER) < PROMPT_SECONDS
+            for hog in hogs:
+                hog.close()
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_who_connects_and_says_nothing_does_not_keep_others_out(tmp_path):

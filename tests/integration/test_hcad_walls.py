@@ -129,6 +129,29 @@ def test_on_a_node_it_may_have_local_sockets_and_no_others(number, arguments, al
     assert bpf.decide(calls_filter.program(node=True), number, arguments) == expected
 
 
+@pytest.mark.parametrize(
+    ("number", "arguments", "allowed"),
+    [
+        (41, (2, 2 | os.O_CLOEXEC), True),  # a datagram socket of AF_INET
+        (41, (10, 2 | os.O_CLOEXEC), True),
+        *((41, (domain, 2 | os.O_CLOEXEC), False) for domain in (1, 16, 17, 40)),
+        *((41, (2, kind | os.O_CLOEXEC), False) for kind in (1, 3, 5)),
+        (49, (), True),
+        (54, (3, 0, 35), True),  # IP_ADD_MEMBERSHIP
+        (54, (3, 1, 25), False),  # SO_BINDTODEVICE
+        (54, (3, 1, 26), False),  # SO_ATTACH_FILTER
+        (54, (3, 1, 50), False),  # SO_ATTACH_BPF
+        (42, (), False),
+    ],
+)
+def test_with_a_wire_it_may_have_sockets_in_groups_and_no_others(number, arguments, allowed):
+    expected = bpf.ALLOW if allowed else bpf.ERRNO | errno.EPERM
+    assert bpf.decide(calls_filter.program(wired=True), number, arguments) == expected
+    if number in (41, 49, 54):
+        refused = bpf.decide(calls_filter.program(), number, arguments)
+        assert refused == bpf.ERRNO | errno.EPERM
+
+
 @pytest.fixture(scope="module")
 def engine():
     with hca_rig.running_engine() as running:

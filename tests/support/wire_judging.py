@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import ctypes
 import ipaddress
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 import rdma_lab
 import wire_rig
-from hca_rig import Client, Region
+from hca_rig import Client, Qp, Region
 
 from rdma.objects import PodFacts
 from rdma.tables import NodeTables
@@ -17,6 +18,7 @@ from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
+from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hal.verbs import VerbsQpType
@@ -24,6 +26,7 @@ from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.parties import Parties
 from vgpu_sim.hcad.sources import Sources
+from vgpu_sim.hcad.wire_groups import WireGroups
 
 QKEY = 0x1234
 
@@ -49,10 +52,13 @@ class Node:
         sockets = open_sockets(address, lanes=2)
         self.wire = self.do(lambda: self.sources.add_wire(sockets.structure(path_mtu)))
         sockets.close()
+        self.wire_groups = WireGroups(engine)
+        self.wire_groups.add_wire(self.wire, sockets)
         own = address_of(0)
         self.gid = address.gid
         named = Address(own.guid, (own.gids[0], address.gid))
         self.client = Client(engine, Numbers(), 0, self.enforcer, named)
+        self.client.objects.wire_groups = self.wire_groups
         self.send_cq, self.recv_cq = self.client.cq(256), self.client.cq(256)
         self.qp = self.client.qp(self.send_cq, self.recv_cq, depth=depth, kind=kind)
 
@@ -63,6 +69,22 @@ class Node:
             return work()
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(10)
+
+    def enter(self, group: bytes, qp: Qp | None = None) -> None:
+        """Enter a multicast group, as hcad has its clients do it. Raises OSError."""
+        number = (qp or self.qp).number
+        wanted = hca_objects.HcaMcast(number, 0, (ctypes.c_uint8 * 16)(*group))
+
+        async def entered() -> None:
+            async with self.wire_groups.entered(self.client.objects.gids, group):
+                self.client.objects.attach(wanted)
+
+        asyncio.run_coroutine_threadsafe(entered(), self._loop).result(60)
+
+    def leave(self, group: bytes) -> None:
+        """Leave a group. Raises OSError."""
+        wanted = hca_objects.HcaMcast(self.qp.number, 0, (ctypes.c_uint8 * 16)(*group))
+        self.client.objects.detach(wanted)
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
@@ -99,6 +121,7 @@ class Node:
     def close(self) -> None:
         """Remove it from its engine."""
         self.client.objects.close()
+        self.wire_groups.remove_wire(self.wire)
         self.do(lambda: self.sources.remove_wire(self.wire))
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -48,15 +48,19 @@ class Nodes:
             home.mkdir()
         self._hold(["unshare", "-Urn"])
         self._hold([*self.inside(0), "unshare", "-n"])
-        holder = str(self._holders[1].pid)
-        pair = ("ip", "link", "add", NAMES[0], "mtu", str(self._mtu), "type", "veth")
-        self._do(0, *pair, "peer", "name", NAMES[1], "mtu", str(self._mtu), "netns", holder)
+        self._join()
         for node, (name, address) in enumerate(zip(NAMES, ADDRESSES, strict=True)):
             self._do(node, "ip", "addr", "add", f"{address}/24", "dev", name)
             self._do(node, "ip", "addr", "add", f"{IPV6[node]}/64", "dev", name, "nodad")
             self._do(node, "ip", "link", "set", name, "up")
             self._do(node, "ip", "link", "set", "lo", "up")
         return self
+
+    def _join(self) -> None:
+        """Lay a cable between the two."""
+        holder = str(self._holders[1].pid)
+        pair = ("ip", "link", "add", NAMES[0], "mtu", str(self._mtu), "type", "veth")
+        self._do(0, *pair, "peer", "name", NAMES[1], "mtu", str(self._mtu), "netns", holder)
 
     def __exit__(self, *_: object) -> None:
         for holder in self._holders:
@@ -136,3 +140,18 @@ class Nodes:
 
     def _do(self, node: int, *command: str) -> None:
         subprocess.run([*self.inside(node), *command], check=True)
+
+
+class BridgedNodes(Nodes):
+    """The same, joined by a bridge that stands in a namespace of its own, as between machines."""
+
+    def _join(self) -> None:
+        self._hold([*self.inside(0), "unshare", "-n"])
+        bridge = 2
+        self._do(bridge, "ip", "link", "add", "bridge", "type", "bridge")
+        for node, name in enumerate(NAMES):
+            end = ("type", "veth", "peer", "name", f"port_{node}", "mtu", str(self._mtu))
+            there = ("netns", str(self._holders[bridge].pid))
+            self._do(node, "ip", "link", "add", name, "mtu", str(self._mtu), *end, *there)
+            self._do(bridge, "ip", "link", "set", f"port_{node}", "master", "bridge", "up")
+        self._do(bridge, "ip", "link", "set", "bridge", "mtu", str(self._mtu), "up")

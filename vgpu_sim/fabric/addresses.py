@@ -14,6 +14,19 @@ LINK_LOCAL: Final = bytes.fromhex("fe80000000000000")
 MAX_FUNCTIONS: Final = NETWORK.num_addresses - 2
 
 
+_IPV4: Final = bytes(10) + b"\xff\xff"
+
+
+def is_group(gid: bytes) -> bool:
+    """Tell whether a GID is a multicast group's: ff00::/8, or 224.0.0.0/4 mapped into IPv6."""
+    return gid[0] == 0xFF or (gid.startswith(_IPV4) and gid[12] >> 4 == 0xE)
+
+
+def is_ipv4(gid: bytes) -> bool:
+    """Tell whether a GID is an IPv4 address, mapped into IPv6."""
+    return gid.startswith(_IPV4)
+
+
 @dataclass(frozen=True, slots=True)
 class Address:
     """A function's GUID and its GIDs: link-local, and its IPv4 address mapped into IPv6."""

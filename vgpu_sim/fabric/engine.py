@@ -318,16 +318,42 @@ class Engine(Saving):
         """Close a memory window for good."""
         self._library.hca_window_free(self._engine, window)
 
-    def add_member(self, qp: EngineQp, gid: bytes) -> EngineMember:
-        """Let a queue pair have what is sent to a multicast group. Raises OSError."""
+    def add_member(self, qp: EngineQp, gid: bytes, *, hears_all: bool) -> EngineMember:
+        """Let a queue pair have what is sent to a multicast group. Raises OSError.
+
+        Unless it ``hears_all``, of this engine's senders it hears those that it makes a pair with.
+        """
         assert len(gid) == 16
-        return EngineMember(
-            self._made(self._library.hca_member_new(self._engine, qp, gid), "a membership")
-        )
+        made = self._library.hca_member_new(self._engine, qp, gid, hears_all)
+        return EngineMember(self._made(made, "a membership"))
 
     def remove_member(self, member: EngineMember) -> None:
         """End a membership, before its queue pair."""
         self._library.hca_member_free(self._engine, member)
+
+    def add_pair(self, member: bytes, sender: bytes) -> EngineAh:
+        """Know who may be heard by whom in groups, by second GIDs: not yet. Raises OSError.
+
+        What he may is set as an address handle's policy: its ``receives``.
+        """
+        assert len(member) == len(sender) == 16
+        made = self._library.hca_pair_new(self._engine, member, sender)
+        return EngineAh(self._made(made, "a pair of a group"))
+
+    def remove_pair(self, pair: EngineAh) -> None:
+        """Let the one not be heard by the other any more."""
+        self._library.hca_pair_free(self._engine, pair)
+
+    def join_group(self, wire: EngineWire, gid: bytes, descriptor: int) -> None:
+        """Take what comes over a wire to a multicast group, by a socket in it. Raises OSError."""
+        assert len(gid) == 16
+        number = self._library.hca_wire_join(self._engine, wire, gid, descriptor)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def quit_group(self, wire: EngineWire, gid: bytes) -> None:
+        """Take no more of it."""
+        self._library.hca_wire_quit(self._engine, wire, gid)
 
     def add_steer(self, wanted: HcaSteerCreate, targets: Sequence[EngineQp]) -> EngineSteer:
         """Have frames that match go to raw packet queue pairs. Raises OSError."""

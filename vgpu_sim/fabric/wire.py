@@ -8,7 +8,7 @@ import fcntl
 import ipaddress
 import socket
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -35,10 +35,14 @@ class NoWire(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WireAddress:
-    """One address; ``scope`` is the interface's number where it is link-local, else 0."""
+    """One address; ``scope`` is the interface's number where it is link-local, else 0.
+
+    ``interface`` is its number in any case, as IPv6 asks for it of groups; 0: it was not looked at.
+    """
 
     ip: IPAddress
     scope: int = 0
+    interface: int = field(default=0, compare=False)
 
     @property
     def gid(self) -> bytes:
@@ -155,7 +159,7 @@ def _ipv6() -> list[tuple[str, WireAddress]]:
             continue
         number = int(index, 16) if int(scope, 16) == _LINK_SCOPE else 0
         ip = ipaddress.IPv6Address(bytes.fromhex(packed))
-        found.append((name, WireAddress(ip, number)))
+        found.append((name, WireAddress(ip, number, int(index, 16))))
     return found
 
 

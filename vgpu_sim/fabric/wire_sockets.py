@@ -6,12 +6,15 @@ fragment" and identification 0, which its ICRC covers and which user space canno
 
 import ctypes
 import errno
+import ipaddress
 import secrets
 import socket
+import struct
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from vgpu_sim.fabric.addresses import is_group, is_ipv4
 from vgpu_sim.fabric.wire import NoWire, WireAddress
 from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_WIRE_LANES
 from vgpu_sim.hal.hca_engine import HcaWire
@@ -24,6 +27,9 @@ _IPV6_MTU_DISCOVER: Final = 23
 _PMTUDISC_DO: Final = 2
 _SO_RCVBUFFORCE: Final = 33
 _UDP_GRO: Final = 104
+# 0: what others on this machine have entered is not ours (linux/in.h, linux/in6.h).
+_IP_MULTICAST_ALL: Final = 49
+_IPV6_MULTICAST_ALL: Final = 29
 _ECN_CAPABLE: Final = 2  # ECT(0), RFC 3168: routers mark such packets instead of dropping them
 _RECEIVE_BYTES: Final = 8 << 20
 _SEND_BYTES: Final = 4 << 20
@@ -38,6 +44,8 @@ class WireSockets:
     sockets: tuple[socket.socket, ...]
     segments: bool
     """Whether the kernel cuts and joins buffers (UDP_SEGMENT, UDP_GRO)."""
+    groups: dict[bytes, socket.socket] = field(default_factory=dict)
+    """By the GIDs of multicast groups, sockets that are in them now: see ``open_group``."""
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -64,7 +72,7 @@ class WireSockets:
 
     def close(self) -> None:
         """Close them; who duplicated them keeps theirs."""
-        for opened in self.sockets:
+        for opened in (*self.sockets, *self.groups.values()):
             opened.close()
 
 
@@ -90,6 +98,41 @@ def open_sockets(
     return WireSockets(address, (receiving, *others), segments)
 
 
+def open_group(address: WireAddress, group: bytes) -> socket.socket:
+    """Return a socket that hears a multicast group at an address, in this process's namespace.
+
+    The kernel tells routers and switches (IGMP, MLD) as long as it is open. It is a socket of its
+    own because one that is bound to an address gets nothing that is sent to another.
+
+    Raises:
+        OSError: the interface has no such groups, or the address is not there.
+    """
+    assert is_group(group)
+    assert is_ipv4(group) == (address.ip.version == 4)
+    with ExitStack() as stack:
+        made = socket.socket(
+            socket.AF_INET if is_ipv4(group) else socket.AF_INET6, socket.SOCK_DGRAM
+        )
+        stack.enter_context(made)
+        made.setblocking(False)
+        # Another fabric of this machine may be in it: of a group all get everything.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_ipv4(group):
+            made.setsockopt(socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
+            made.bind((str(ipaddress.IPv4Address(group[12:])), PORT))
+            _room(made)
+            entered = group[12:] + address.ip.packed  # struct ip_mreq
+            made.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, entered)
+        else:
+            made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
+            made.bind((str(ipaddress.IPv6Address(group)), PORT, 0, address.interface))
+            _room(made)
+            entered = group + struct.pack("=I", address.interface)  # struct ipv6_mreq
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, entered)
+        stack.pop_all()
+    return made
+
+
 def _socket(address: WireAddress) -> socket.socket:
     four = address.ip.version == 4
     made = socket.socket(socket.AF_INET if four else socket.AF_INET6, socket.SOCK_DGRAM)
@@ -103,6 +146,8 @@ def _socket(address: WireAddress) -> socket.socket:
         made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _ECN_CAPABLE)
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
+        if address.interface:  # of IPv4 the kernel knows it by the address that it is bound to
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, address.interface)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
     return made
 

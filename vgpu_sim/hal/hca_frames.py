@@ -11,7 +11,7 @@ from typing import Final
 
 HCA_MAX_FRAME_BYTES: Final = 4096  # of a raw packet queue pair, headers included
 HCA_STEER_TARGETS: Final = 128
-HCA_MAX_STEERS: Final = 256  # of a client
+HCA_MAX_STEERS: Final = 256  # of a client, and of a function: each frame is held against all
 HCA_HASH_KEY_BYTES: Final = 40
 HCA_STEER_DEFAULT: Final = 0x10000  # priorities from here on: of what nobody else wants
 

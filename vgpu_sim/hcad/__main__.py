@@ -35,7 +35,7 @@ from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
-from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.hcad.shares import Shares, memory_limit, usable
 from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system import foreign, seqpacket
 
@@ -100,7 +100,7 @@ def main(
             find(wire) if wire is not None else None,
             *(segment, wire_rate),
         )
-        shares = Shares(usable(walls.limit()))
+        shares = Shares.within(usable(walls.limit()), memory_limit())
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
     except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")
@@ -133,6 +133,7 @@ def _wired(
     mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
     for one in sockets:
         wires.add(one, mtu, options.wire_rate)
+    server.wire_groups = wires.groups
     return wires
 
 
@@ -145,10 +146,10 @@ async def _succeed(options: _Options, shares: Shares) -> None:
             wire, sockets = wire_luggage.load(document["wire"], luggage)
     except (KeyError, TypeError, ValueError) as err:
         raise HandoverFailed(f"the document makes no sense: {err!r}") from err
+    options = replace(options, wire=wire)
     engine = _confined_engine(options)
     engine.hold()
     ended = asyncio.Event()
-    options = replace(options, wire=wire)
     server = _server(options, engine, ended, shares, providers)
     try:
         wires = _wired(options, server, engine, sockets)  # before who is on them
@@ -171,7 +172,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
 
 def _confined_engine(options: _Options) -> Engine:
     preload()
-    walls.enter(options.directory, weak=options.weak)
+    walls.enter(options.directory, weak=options.weak, wired=options.wire is not None)
     engine = Engine()
     if not engine.watches_memory():
         logging.warning("no userfaultfd: pages that clients give up are charged to hcad when used")

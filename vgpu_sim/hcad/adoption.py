@@ -11,7 +11,7 @@ from vgpu_sim.hcad.objects import AdoptedObjects, Objects
 from vgpu_sim.hcad.opened import OpenedFunction
 from vgpu_sim.hcad.programs import Programs, logger
 from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS
+from vgpu_sim.hcad.shares import CLIENT_BYTES, CLIENT_DESCRIPTORS
 from vgpu_sim.system.foreign import ForeignSockets
 
 
@@ -33,9 +33,10 @@ class Adopting(Programs):
         )
         objects.share = function.share
         objects.providers = self.providers
+        objects.wire_groups = self.wire_groups
         objects.service_of = self.cm.manager.service_of
         with function.share.adopting():
-            function.share.take(CLIENT_DESCRIPTORS)
+            function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
             objects.load(saved, luggage)
         return objects
 

@@ -16,11 +16,15 @@ from vgpu_sim.hcad.shares import Share, unbounded
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A descriptor that an object has as long as it lives, so that a successor can be given it."""
+    """A descriptor that an object has as long as it lives, so that a successor can be given it.
+
+    And what else it has taken of its function's share.
+    """
 
     descriptor: int
     descriptors: int
     ring_bytes: int
+    object_bytes: int
 
 
 DEFAULT_PKEY: Final = 0xFFFF
@@ -97,23 +101,29 @@ class ClientPlace:
         return (self.page_fd, self.doorbell_fd, self.async_fd, *ends)
 
     def _holding(
-        self, kind: str, number: int, descriptor: int, ring_bytes: int = 0, descriptors: int = 1
+        self,
+        kind: str,
+        number: int,
+        descriptor: int,
+        ring_bytes: int = 0,
+        descriptors: int = 1,
+        object_bytes: int = 0,
     ) -> "_Holding":
         """Keep a copy of an object's descriptor unless something goes wrong. Raises OSError."""
-        self.share.take(descriptors, ring_bytes)
+        self.share.take(descriptors, ring_bytes, object_bytes)
         try:
             kept = os.dup(descriptor)
         except OSError:
-            self.share.give(descriptors, ring_bytes)
+            self.share.give(descriptors, ring_bytes, object_bytes)
             raise
-        self.held[kind, number] = Held(kept, descriptors, ring_bytes)
+        self.held[kind, number] = Held(kept, descriptors, ring_bytes, object_bytes)
         return _Holding(self, kind, number)
 
     def release(self, kind: str, number: int) -> None:
         """Give back what an object has held."""
         held = self.held.pop((kind, number))
         os.close(held.descriptor)
-        self.share.give(held.descriptors, held.ring_bytes)
+        self.share.give(held.descriptors, held.ring_bytes, held.object_bytes)
 
     def _handle(self) -> int:
         handle = self._next

@@ -126,11 +126,15 @@ def told(one: CmId, function: Function, told: Told, message: Message | None) -> 
     return event
 
 
-def joined(one: CmId, function: Function, group: bytes) -> CmEvent:
-    """Return the event of a multicast group that an id may use: its address is the group's GID."""
+def joined(one: CmId, function: Function, group: bytes, source: bytes) -> CmEvent:
+    """Return the event of a multicast group that an id may use: its address is the group's GID.
+
+    ``source`` is the function's GID from which the group is reached.
+    """
     event = plain(one, CmEventType.MULTICAST_JOIN)
     event.qpn, event.qkey = MULTICAST_QPN, cm.CM_UDP_QKEY
     event.path = _path(one, function, None, MULTICAST_QPN, 0)
+    event.path.sgid_index = function.gids.index(source)
     ctypes.memmove(event.path.dgid, group, 16)
     return event
 

@@ -15,7 +15,7 @@ from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType, CmPortSpace
 from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_QPN_MASK, HcaHandle
 from vgpu_sim.hcad import cm_connection, cm_events, cm_private
-from vgpu_sim.hcad.cm_channel import Channel
+from vgpu_sim.hcad.cm_channel import Channel, Channels
 from vgpu_sim.hcad.cm_connection import InvalidCall, Step, Told
 from vgpu_sim.hcad.cm_id import CmId, IdState
 from vgpu_sim.hcad.cm_manager import Endpoint, Manager
@@ -31,12 +31,14 @@ from vgpu_sim.hcad.cm_messages import (
     SidrReq,
     SidrStatus,
 )
+from vgpu_sim.hcad.shares import CLIENT_BYTES, Share, unbounded
 
 _T = TypeVar("_T")
 _SPACES = (CmPortSpace.TCP, CmPortSpace.UDP, CmPortSpace.IB)
 _FIRST_PORT, _LAST_PORT = 32768, 60999  # as Linux chooses ports
 _HEADER = cm_private.HEADER_BYTES
 _ANY = bytes(16)
+_ID_BYTES = 4096  # with its connection, and the private data of a request
 Near = Callable[[bytes], bool]
 """Tells whether an address is of the loopback, or of this machine where those count as near."""
 
@@ -52,47 +54,46 @@ class Ids:
         *,
         shared_loopback: bool = False,
         mtu: int = HCA_MAX_MTU,
+        share: Share | None = None,
     ) -> None:
         """Enter the function that has these GIDs, the last of which its connections use.
 
-        ``mtu`` is the largest ibv_mtu of its paths.
+        ``mtu`` is the largest ibv_mtu of its paths, ``share`` what the function may have.
         ``shared_loopback``: what is near means whoever of the fabric serves a port.
+
+        Raises:
+            OSError: ENOMEM, it has too much already.
         """
+        self._share = share or unbounded()
+        self._share.take(1, 0, CLIENT_BYTES)
         self.manager = manager
         self.function = manager.enter(gids, mtu)
         self._near = near
         self._shared_loopback = shared_loopback
         self._next = 1
-        self._channels: dict[int, Channel] = {}
+        self._channels = Channels(self._share)
         self._ids: dict[int, CmId] = {}
 
     def close(self) -> None:
         """Remove everything that the client has; peers are told."""
-        for channel in self._channels.values():  # nobody reads them any more
-            channel.close()
+        self._channels.close()  # nobody reads them any more
         for one in list(self._ids.values()):
             self._remove(one)
-        self._channels.clear()
+        self._share.give(1, 0, CLIENT_BYTES)
         self.manager.leave(self.function)
 
     def create_channel(self) -> tuple[HcaHandle, int]:
         """Make an event channel; return its pipe's reading end, too. Raises OSError."""
-        if len(self._channels) >= cm.CM_MAX_CHANNELS:
-            raise _refused(errno.ENOMEM)
-        channel = Channel()
         handle = self._handle()
-        self._channels[handle] = channel
-        return HcaHandle(handle), channel.take_reading_end()
+        return HcaHandle(handle), self._channels.make(handle).take_reading_end()
 
     def destroy_channel(self, handle: int) -> None:
         """Close one that no id has. Raises OSError."""
-        if _get(self._channels, handle).ids:
-            raise _refused(errno.EBUSY)
-        self._channels.pop(handle).close()
+        self._channels.end(handle)
 
     def create_id(self, wanted: cm.CmIdCreate) -> HcaHandle:
         """Make an id. Raises OSError."""
-        channel = _get(self._channels, wanted.channel)
+        channel = self._channels.get(wanted.channel)
         if wanted.port_space not in _SPACES:
             raise _refused(errno.EOPNOTSUPP)
         if len(self._ids) >= cm.CM_MAX_IDS:
@@ -188,7 +189,8 @@ class Ids:
             raise _refused(errno.EINVAL)
         if one.channel.is_full:
             raise _refused(errno.ENOBUFS)
-        self._emit(one, cm_events.joined(one, self.function, group))
+        source = self.manager.source_towards(self.function, group)
+        self._emit(one, cm_events.joined(one, self.function, group, source))
 
     def connect(self, wanted: cm.CmConnect) -> None:
         """Ask for a connection, or for a queue pair of datagrams. Raises OSError."""
@@ -264,7 +266,7 @@ class Ids:
     def migrate(self, wanted: cm.CmPair) -> None:
         """Let an id's events, unread ones too, go to another channel. Raises OSError."""
         one = _get(self._ids, wanted.handle)
-        channel = _get(self._channels, wanted.value)
+        channel = self._channels.get(wanted.value)
         unread = one.channel.withdraw({one.handle})
         one.channel.ids -= 1
         channel.ids += 1
@@ -276,7 +278,10 @@ class Ids:
         """Make an id of a request to a listener, unless too many wait."""
         if listener.waiting >= listener.backlog or len(self._ids) >= cm.CM_MAX_IDS:
             return False
-        one = self._add(listener.channel, listener.port_space)
+        try:
+            one = self._add(listener.channel, listener.port_space)
+        except OSError:
+            return False
         told = cm_private.unpack(request.data)
         one.state = IdState.CONNECTING
         one.gid = one.source = endpoint.local
@@ -296,6 +301,8 @@ class Ids:
         self._emit(one, cm_events.told(one, self.function, told, message))
 
     def _add(self, channel: Channel, space: int) -> CmId:
+        """Add an id. Raises OSError."""
+        self._share.take(0, 0, _ID_BYTES)
         one = CmId(self._handle(), self, channel, space, self.function.gid)
         self._ids[one.handle] = one
         channel.ids += 1
@@ -309,6 +316,7 @@ class Ids:
             self.manager.destroy(one.endpoint)
             one.endpoint = None
         one.release_port()
+        self._share.give(0, 0, _ID_BYTES)
         one.channel.ids -= 1
 
     def _bind(self, one: CmId, source: bytes, port: int, reuse: bool) -> None:

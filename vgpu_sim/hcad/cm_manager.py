@@ -10,7 +10,7 @@ import itertools
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import cm_connection as cm, cm_private
@@ -29,6 +29,8 @@ from vgpu_sim.hcad.cm_messages import (
     seconds,
 )
 from vgpu_sim.hcad.cm_policy import MayConnect, Refusal, Service, allow_all, service_of
+
+_SPARE_DEADLINES: Final = 64
 
 Wire = Callable[[bytes, bytes, Message], None]
 """Takes source and destination GID, and a message to somebody who is not on this fabric's node."""
@@ -79,6 +81,8 @@ class Endpoint:
     service: int
     is_server: bool
     owner: Owner | None = None
+    awaited: float | None = None
+    """When it is looked at next; its deadline may be later by then."""
 
 
 class Manager:
@@ -238,7 +242,15 @@ class Manager:
         now = self._clock()
         while self._deadlines and self._deadlines[0][0] <= now:
             due, _, endpoint = heapq.heappop(self._deadlines)
-            if endpoint.connection.deadline == due:
+            if endpoint.awaited != due:
+                continue
+            endpoint.awaited = None
+            deadline = endpoint.connection.deadline
+            if deadline is None:
+                continue
+            if deadline > now:
+                self._arm(endpoint, deadline)
+            else:
                 self.apply(endpoint, cm.expire(endpoint.connection, now))
         if self._deadlines:
             self._wake(self._deadlines[0][0])
@@ -337,6 +349,17 @@ class Manager:
         self._defer(lambda: self.receive(destination, source, answer))
 
     def _arm(self, endpoint: Endpoint, deadline: float) -> None:
+        """Look at an endpoint at its deadline.
+
+        A peer can put it off with every message: it is looked at when it would have been, and
+        then again. What is in the list for nothing goes before it outgrows what there is.
+        """
+        if endpoint.awaited is not None and endpoint.awaited <= deadline:
+            return
+        endpoint.awaited = deadline
+        if len(self._deadlines) > _SPARE_DEADLINES + 2 * len(self._endpoints):
+            self._deadlines = [one for one in self._deadlines if one[0] == one[2].awaited]
+            heapq.heapify(self._deadlines)
         heapq.heappush(self._deadlines, (deadline, next(self._order), endpoint))
         if self._deadlines[0][0] == deadline:
             self._wake(deadline)
@@ -354,6 +377,7 @@ class Manager:
         if self._peers.get(peer) is endpoint:
             del self._peers[peer]
         endpoint.connection = cm.closed(one)
+        endpoint.awaited = None
 
 
 def _no(request: Message, reason: int, status: int, data: bytes = b"") -> Message:

@@ -9,6 +9,7 @@ from pathlib import Path
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad.cm_ids import Ids
 from vgpu_sim.hcad.cm_manager import Manager
+from vgpu_sim.hcad.shares import Share
 
 
 class CmServer:
@@ -27,10 +28,16 @@ class CmServer:
         self._timer: asyncio.TimerHandle | None = None
         self.manager = Manager(time.monotonic, self._defer, self._wake)
 
-    def ids(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Ids:
-        """Return the ids of a new client of the function that has these GIDs and this ibv_mtu."""
+    def ids(
+        self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU, share: Share | None = None
+    ) -> Ids:
+        """Return the ids of a new client of the function that has these GIDs and this ibv_mtu.
+
+        Raises:
+            OSError: ENOMEM, its function has too much already.
+        """
         shared = self.shared_loopback
-        return Ids(self.manager, gids, self.is_near, shared_loopback=shared, mtu=mtu)
+        return Ids(self.manager, gids, self.is_near, shared_loopback=shared, mtu=mtu, share=share)
 
     def is_near(self, address: bytes) -> bool:
         """Tell whether an address is the loopback's, or one of this machine where those count."""

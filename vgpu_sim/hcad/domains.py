@@ -1,6 +1,7 @@
 """Protection domains of a client."""
 
 import errno
+from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
@@ -9,6 +10,8 @@ from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.client import ClientPlace
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
+
+_OBJECT_BYTES: Final = 256
 
 
 class Domains(ClientPlace):
@@ -26,6 +29,7 @@ class Domains(ClientPlace):
         """Allocate a protection domain. Raises OSError."""
         limit(self._pds, hca.HCA_MAX_PDS)
         # Every client draws from the same numbers: in the engine they mean one domain each.
+        self.share.take(0, 0, _OBJECT_BYTES)
         number = self._numbers.new_pd()
         self._pds[number] = 0
         return HcaHandle(number)
@@ -35,6 +39,7 @@ class Domains(ClientPlace):
         if get(self._pds, handle):
             raise refused(errno.EBUSY)
         del self._pds[handle]
+        self.share.give(0, 0, _OBJECT_BYTES)
 
     def save_pd(self, handle: int, luggage: Luggage) -> Row:
         """Write one for a successor."""
@@ -44,4 +49,5 @@ class Domains(ClientPlace):
     def load_pd(self, row: Row, luggage: Luggage) -> None:
         """Take over one of a predecessor's."""
         del luggage
+        self.share.take(0, 0, _OBJECT_BYTES)
         self._pds[int(row["handle"])] = 0

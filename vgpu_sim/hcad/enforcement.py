@@ -19,6 +19,7 @@ from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaQpAttributes
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
+from vgpu_sim.hcad.audience import Audience
 from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
 from vgpu_sim.hcad.flows import Flows
@@ -74,6 +75,7 @@ class Enforcer:
         self.tables: NodeTables | None = None
         self.denials = Denials()
         self.flows = Flows(engine, self.denials, self._name_of)
+        self.audience = Audience(engine, self.connect_source, self.forget)
         self.revoked = 0
         """Queue pairs since the start."""
 
@@ -208,7 +210,7 @@ class Enforcer:
         self._enter(path, connection, judgement)
 
     def connect_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
-        """Judge who sends datagrams to somebody here over a wire; what is denied is dropped."""
+        """Judge whose datagrams come to somebody here; what is denied is dropped."""
         connection = Connection(party, (gid, 0, 0, 0, 0), is_path=True)
         self._enter(source, connection, self._judged(connection))
 

@@ -1,8 +1,9 @@
 """The filter of system calls behind which hcad serves: an allow-list, everything else is EPERM.
 
 No socket is made or connected, no process is started, signalled or looked into, and no memory
-becomes executable. Sockets that hcad is to use are opened before, or passed to it. What is in the
-list was taken from a traced hcad, plus what libc may use instead.
+becomes executable. Sockets that hcad is to use are opened before, or passed to it; but for those of
+multicast groups, which a fabric's hcad opens itself where it has a wire. What is in the list was
+taken from a traced hcad, plus what libc may use instead.
 """
 
 import os
@@ -29,6 +30,15 @@ _ALLOWED_ON_A_NODE: Final = call_numbers.named(
 )
 _LOCAL: Final = 1  # AF_UNIX
 
+# A fabric's hcad with a wire: a socket for each multicast group (``open_group``). What it can do
+# with one it can do with the wire's.
+_ALLOWED_ON_A_WIRE: Final = call_numbers.named("bind")
+_INTERNET: Final = (2, 10)  # AF_INET, AF_INET6
+_DATAGRAMS: Final = 2 | os.O_CLOEXEC  # SOCK_DGRAM
+# SO_REUSEADDR, SO_RCVBUF, SO_RCVBUFFORCE; IP_ADD_MEMBERSHIP, IP_MULTICAST_ALL; IPV6_JOIN_GROUP,
+# IPV6_MULTICAST_ALL. Whatever the level: none of these numbers is a filter or a program anywhere.
+_SOCKET_OPTIONS: Final = (2, 8, 33, 35, 49, 20, 29)
+
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL = 0, 1, 2, 3, 4
 _F_DUPFD_CLOEXEC, _F_ADD_SEALS, _F_GET_SEALS = 1030, 1033, 1034
 _FCNTL_COMMANDS: Final = (
@@ -54,18 +64,22 @@ def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
     }
 
 
-def program(*, node: bool = False) -> bytes:
-    """Return the filter for this process: a fabric's hcad, or a node's."""
+def program(*, node: bool = False, wired: bool = False) -> bytes:
+    """Return the filter for this process: a fabric's hcad, maybe with a wire, or a node's."""
     plain = [filters.without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
     first = [step for steps in (filters.THREADS, *plain) for step in steps]
     by_argument = _by_argument(os.getpid())
     numbers = set(_ALLOWED.values())
+    if wired:
+        first += filters.sockets_of(NUMBERS["socket"], _INTERNET, _DATAGRAMS)
+        by_argument["setsockopt"] = (NUMBERS["setsockopt"], 2, _SOCKET_OPTIONS)
+        numbers |= set(_ALLOWED_ON_A_WIRE.values())
     if node:
         by_argument["socket"] = (NUMBERS["socket"], 0, (_LOCAL,))
         numbers |= set(_ALLOWED_ON_A_NODE.values())
     return filters.assemble(first, by_argument, numbers)
 
 
-def install(*, node: bool = False) -> None:
+def install(*, node: bool = False, wired: bool = False) -> None:
     """Filter this thread and all that it will start; needs no_new_privs. Raises OSError."""
-    filters.apply(program(node=node))
+    filters.apply(program(node=node, wired=wired))

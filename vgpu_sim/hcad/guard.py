@@ -1,10 +1,14 @@
 """What policy asks of one program's objects: which peers, and how many of each."""
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rdma.tables import DEFAULT_PKEY, FULL
+from vgpu_sim.fabric.addresses import is_group
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
-from vgpu_sim.hal.hca import HCA_PKEYS, HcaQpAttributes
+from vgpu_sim.hal.hca import HCA_MAX_MCAST_ATTACH, HCA_PKEYS, HcaQpAttributes
+from vgpu_sim.hal.hca_frames import HCA_MAX_STEERS
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer
@@ -14,9 +18,13 @@ from vgpu_sim.hcad.parties import Parties, Party
 class Guard:
     """Asks the enforcer on behalf of one party. Its programs share what they may have."""
 
+    hears_all = False
+    """Whether policy never has anything to say about groups."""
+
     def __init__(self, enforcer: Enforcer, party: Party) -> None:
         self._enforcer = enforcer
         self.party = party
+        self._speaking: set[EngineAh] = set()
 
     def connect(
         self,
@@ -47,12 +55,51 @@ class Guard:
         self._enforcer.forget(qp)
 
     def connect_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
-        """Judge where datagrams go; what is denied goes nowhere."""
+        """Judge where datagrams go; what is denied goes nowhere. Raises OSError."""
         self._enforcer.connect_path(self.party, path, wanted)
+        if not is_group(bytes(wanted.dgid)):
+            return
+        try:
+            self._enforcer.audience.speak(self.party)
+        except BaseException:
+            self._enforcer.forget(path)
+            raise
+        self._speaking.add(path)
 
     def forget_path(self, path: EngineAh) -> None:
         """An address handle goes."""
         self._enforcer.forget(path)
+        if path in self._speaking:
+            self._speaking.remove(path)
+            self._enforcer.audience.hush(self.party)
+
+    @contextmanager
+    def in_group(self, gid: bytes) -> Iterator[None]:
+        """Judge meanwhile whom of this engine a member of a group hears. Raises OSError.
+
+        A datagram is given to each member in one go: so a party has few in one group.
+        """
+        if self.party.members[gid] >= HCA_MAX_MCAST_ATTACH:
+            raise OSError(errno.ENOMEM, f"{self.party.owner}: too many queue pairs in one group")
+        self._enforcer.audience.enter(self.party)
+        self.party.members[gid] += 1
+        try:
+            yield
+        finally:
+            self.party.members[gid] -= 1
+            if not self.party.members[gid]:
+                del self.party.members[gid]
+            self._enforcer.audience.leave(self.party)
+
+    def take_steer(self) -> None:
+        """Count a rule for frames more; each frame is held against all. Raises OSError."""
+        if self.party.steers >= HCA_MAX_STEERS:
+            raise OSError(errno.ENOMEM, f"{self.party.owner}: too many rules for frames")
+        self.party.steers += 1
+
+    def give_steer(self) -> None:
+        """Count a rule for frames less."""
+        self.party.steers -= 1
 
     def pkeys(self) -> tuple[int, ...]:
         """Return the P_Key table as it is now, index 0 first."""
@@ -90,4 +137,6 @@ class Guard:
 
 def unmanaged(engine: Engine, gids: tuple[bytes, ...]) -> Guard:
     """Return one that lets everything pass: of a program that is on no fabric."""
-    return Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
+    made = Guard(Enforcer(engine, Parties()), Party("", "", (), gids))
+    made.hears_all = True
+    return made

@@ -37,7 +37,7 @@ from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.node_server import NodeServer
 from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.hcad.providers import Providers
-from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.hcad.shares import Shares, memory_limit, usable
 from vgpu_sim.system import foreign, seqpacket
 
 logger = logging.getLogger("tessera.hcad")
@@ -131,7 +131,7 @@ def main(
         options = _Options(
             *(directory, memory_bytes, wire, segments, allow_weak_sandbox, ready, patience_seconds)
         )
-        asyncio.run(_main(options, Shares(usable(walls.limit()))))
+        asyncio.run(_main(options, Shares.within(usable(walls.limit()), memory_limit())))
     except (OSError, HandoverFailed) as err:
         sys.exit(f"tessera-hcad: {err}")
 

@@ -64,6 +64,8 @@ class Objects(Steering, Paths, DeviceRegions, Windows):
             self.destroy_cq(handle)
         for handle in list(self._channels):
             self.destroy_channel(handle)
+        for handle in list(self._pds):
+            self.destroy_pd(handle)
         self.leave()
 
     def save(self, luggage: Luggage) -> Row:

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from ctypes import sizeof
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.engine import Engine, EngineQp
@@ -27,6 +28,7 @@ from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.shared_receives import SharedReceives
 
 _CONNECTED = (VerbsQpType.RC, VerbsQpType.UC)
+_OBJECT_BYTES: Final = 32 << 10  # of one over a wire: what is under way is kept with it
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ class Pairs(SharedReceives, Completions):
         send_cq, recv_cq = self._cqs[wanted.send_cq], self._cqs[wanted.recv_cq]
         srq = self._srqs[wanted.srq] if wanted.srq else None
         number = created.handle
-        with self._holding("qp", number, page, created.page_bytes):
+        with self._holding("qp", number, page, created.page_bytes, object_bytes=_OBJECT_BYTES):
             made = self._engine.add_qp(
                 *(self._client, wanted, created, page, send_cq.engine, recv_cq.engine),
                 srq.engine if srq is not None else None,

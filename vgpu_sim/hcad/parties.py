@@ -5,8 +5,9 @@ pods by their own address, so that is what a GID is turned into before anybody i
 """
 
 import ipaddress
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from vgpu_sim.fabric.addresses import Address
@@ -16,7 +17,8 @@ from vgpu_sim.fabric.addresses import Address
 class Party:
     """A pod or a run with its function. ``owner`` is for people: "ns/name", or the function.
 
-    ``queue_pairs`` and ``region_bytes`` are what its programs have now.
+    ``queue_pairs``, ``region_bytes``, ``steers`` and, by group, ``members`` are what its programs
+    have now.
     """
 
     function: str
@@ -26,6 +28,8 @@ class Party:
     pod_uid: str = ""
     queue_pairs: int = 0
     region_bytes: int = 0
+    steers: int = 0
+    members: Counter[bytes] = field(default_factory=Counter)
 
     @classmethod
     def of(

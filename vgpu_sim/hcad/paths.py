@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import dataclass
+from typing import Final
 
 from vgpu_sim.fabric.engine import Engine, EngineAh
 from vgpu_sim.hal import hca, hca_objects
@@ -10,6 +11,8 @@ from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.domains import Domains
 from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
+
+_OBJECT_BYTES: Final = 4096  # with its judgement and the rows that count it, both ways
 
 
 @dataclass(slots=True)
@@ -45,8 +48,13 @@ class Paths(Domains):
         return HcaHandle(key)
 
     def _add_ah(self, key: int, wanted: hca_objects.HcaAhCreate) -> None:
-        made = self._engine.add_ah(self._client, key, wanted)
-        self._guard.connect_path(made, wanted)
+        with self.share.paying(_OBJECT_BYTES):
+            made = self._engine.add_ah(self._client, key, wanted)
+            try:
+                self._guard.connect_path(made, wanted)
+            except OSError:
+                self._engine.remove_ah(made)
+                raise
         self._paths[key] = _Path(made, wanted.pd, bytes(wanted))
         self._pds[wanted.pd] += 1
 
@@ -56,6 +64,7 @@ class Paths(Domains):
         del self._paths[key]
         self._guard.forget_path(path.engine)
         self._engine.remove_ah(path.engine)
+        self.share.give(0, 0, _OBJECT_BYTES)
         self._numbers.free_key(key)
         self._pds[path.pd] -= 1
 

@@ -5,6 +5,7 @@ netd, or it refuses, functions reach those of their node, and ``status`` says wh
 """
 
 import asyncio
+import errno
 import ipaddress
 import logging
 import os
@@ -19,11 +20,14 @@ from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireInterface
 from vgpu_sim.fabric.wire_sockets import WireSockets
 from vgpu_sim.hal import hca
-from vgpu_sim.hcad import wire_luggage
+from vgpu_sim.hcad import cm_private, wire_luggage
 from vgpu_sim.hcad.broker import Broker, Opened
+from vgpu_sim.hcad.cm_manager import Manager
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.functions import IpAddress
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.netd import SOCKET_NAME
+from vgpu_sim.hcad.wire_groups import WireGroups
 from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.peers import PodUid
@@ -63,14 +67,19 @@ class Netd:
 class PodWires:
     """All wires of a node."""
 
-    def __init__(self, engine: Engine, wires: Wires, netd: Netd) -> None:
+    def __init__(self, engine: Engine, enforcer: Enforcer, manager: Manager, netd: Netd) -> None:
         self._engine = engine
-        self._all = wires
+        self._all = Wires(engine, enforcer, manager, self._open_group)
         self._segments = netd.segments
         self._broker = netd.directory / SOCKET_NAME if netd.directory is not None else None
         self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
         self._carried: int | None = None
         self._quota = LogQuota(_LOG_LINES_PER_MINUTE)
+
+    @property
+    def groups(self) -> WireGroups:
+        """Which multicast groups the wires are in."""
+        return self._all.groups
 
     @property
     def path_mtu(self) -> int | None:
@@ -151,6 +160,7 @@ class PodWires:
             "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
             "datagram_sources": self._all.known(one.made),
+            "groups": [cm_private.text(gid) for gid in one.sockets.groups] if one.sockets else [],
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 
@@ -179,12 +189,41 @@ class PodWires:
         one.sockets, one.interface, one.why = sockets, opened.interface, ""
         self._carried = PATH_MTUS[one.mtu - 1]
 
+    async def _open_group(self, sockets: WireSockets, group: bytes) -> socket.socket:
+        """Have netd open a socket in a multicast group at a pod's address. Raises OSError."""
+        if self._broker is None:
+            raise OSError(errno.ENETUNREACH, "no netd opens sockets in groups")
+        lent = os.dup(sockets.sockets[0].fileno())
+        try:
+            return await asyncio.to_thread(
+                _ask_group, self._broker, lent, str(sockets.address.ip), group
+            )
+        except NoWire as err:
+            raise OSError(errno.ENETUNREACH, f"netd: {err}") from err
+
+
+def _ask_group(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
+    try:
+        with _linked(broker) as link:
+            return Broker(link).open_group(lent, wanted, group)
+    finally:
+        os.close(lent)
+
+
+def _linked(broker: Path) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        link.settimeout(ANSWER_SECONDS)
+        link.connect(str(broker))
+    except BaseException:
+        link.close()
+        raise
+    return link
+
 
 def _ask(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-            link.settimeout(ANSWER_SECONDS)
-            link.connect(str(broker))
+        with _linked(broker) as link:
             return Broker(link).open(lent, wanted, segments)
     finally:
         os.close(lent)

@@ -38,7 +38,6 @@ from vgpu_sim.hcad.pod_wires import Netd, PodWires
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
 from vgpu_sim.hcad.shares import Share, Shares, usable
-from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, peer_of
@@ -75,8 +74,8 @@ class PodServer(Server):
         self._table = Functions()
         self._doorkeeper = doorkeeper or Doorkeeper()
         self._system_classes = system_classes
-        wires = Wires(engine, self.enforcer, self.cm.manager)
-        self.wires = PodWires(engine, wires, netd or Netd())
+        self.wires = PodWires(engine, self.enforcer, self.cm.manager, netd or Netd())
+        self.wire_groups = self.wires.groups
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             self._refusing = foreign.refuse_descriptors(probe)
         self._changing = 0

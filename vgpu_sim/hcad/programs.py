@@ -17,7 +17,7 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import batches, cm_requests, lending, requests
+from vgpu_sim.hcad import batches, cm_requests, entering, lending, requests
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.exchange import Exchange, Respond, Rest
@@ -27,7 +27,8 @@ from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.opened import OpenedFunction
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS
+from vgpu_sim.hcad.shares import CLIENT_BYTES, CLIENT_DESCRIPTORS
+from vgpu_sim.hcad.wire_groups import WireGroups
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota
@@ -45,6 +46,8 @@ class Programs:
 
     providers: Providers | None = None
     """Who has device memory for regions; the caller opens and closes them."""
+    wire_groups: WireGroups | None = None
+    """Which multicast groups the wires are in; None: there is no wire."""
 
     def __init__(self, engine: Engine, memory_bytes: int, enforcer: Enforcer, cm: CmServer) -> None:
         """``memory_bytes``: that each program may register."""
@@ -163,6 +166,8 @@ class Programs:
         def respond(packet: Packet) -> Rest | None:
             if lending.is_asked_for(packet.data):
                 return partial(self._lend, client, objects, packet, key)
+            if entering.is_asked_for(packet.data):
+                return partial(self._enter, client, objects, packet)
             is_batch = requests.type_of(packet.data) == HcaMessage.BATCH
             answer = batches.answer if is_batch else requests.answer
             return self._deliver(client, answer(objects, packet.data))
@@ -177,11 +182,11 @@ class Programs:
     @staticmethod
     def _dismiss(function: OpenedFunction, objects: Objects) -> None:
         objects.close()
-        function.share.give(CLIENT_DESCRIPTORS)
+        function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
 
     def _admit(self, function: OpenedFunction) -> Objects:
         """Open a function for one more program. Raises OSError."""
-        function.share.take(CLIENT_DESCRIPTORS)
+        function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
         try:
             objects = Objects(
                 *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
@@ -189,10 +194,11 @@ class Programs:
                 function.mtu,
             )
         except OSError:
-            function.share.give(CLIENT_DESCRIPTORS)
+            function.share.give(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
             raise
         objects.share = function.share
         objects.providers = self.providers
+        objects.wire_groups = self.wire_groups
         objects.service_of = self.cm.manager.service_of
         return objects
 
@@ -204,7 +210,11 @@ class Programs:
         function: OpenedFunction,
     ) -> None:
         """Serve a program's librdmacm."""
-        ids = self.cm.ids(function.address.gids, function.mtu)
+        try:
+            ids = self.cm.ids(function.address.gids, function.mtu, function.share)
+        except OSError as err:
+            await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
+            return
         self._connecting += 1
         try:
             await self._send(client, requests.encode(header, function.device()))
@@ -242,6 +252,10 @@ class Programs:
         with self._being_answered():
             made = await lending.answer(objects, key, client, packet.sender, packet.data)
             await self._reply(client, made)
+
+    async def _enter(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
+        with self._being_answered():
+            await self._reply(client, await entering.answer(objects, packet.data))
 
     @contextmanager
     def _being_answered(self) -> Iterator[None]:

@@ -129,11 +129,12 @@ class Regions(Domains):
     def _add_region(self, key: int, wanted: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
         listed = [found for n in used if (found := self._segments[n].engine) is not None]
         made = None
-        if len(listed) == len(used):
-            told = hca.HcaMrCreate.from_buffer_copy(wanted)
-            if all(self._segments[n].lent is not None for n in used):
-                told.access |= hca.HCA_ACCESS_DEVICE
-            made = self._engine.add_region(self._client, key, told, listed)
+        with self.share.paying(_object_bytes(used)):
+            if len(listed) == len(used):
+                told = hca.HcaMrCreate.from_buffer_copy(wanted)
+                if all(self._segments[n].lent is not None for n in used):
+                    told.access |= hca.HCA_ACCESS_DEVICE
+                made = self._engine.add_region(self._client, key, told, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
         self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
         self._pds[wanted.pd] += 1
@@ -151,6 +152,7 @@ class Regions(Domains):
         if region.engine is not None:
             self._engine.remove_region(region.engine)
         self._guard.give_bytes(region.size)
+        self.share.give(0, 0, _object_bytes(region.segments))
         self._pds[region.pd] -= 1
         for handle in region.segments:
             self._segments[handle].regions -= 1
@@ -205,3 +207,8 @@ class Regions(Domains):
         self._numbers.adopt_key(int(row["handle"]))
         self._guard.adopt(region_bytes=wanted.bytes)
         self._add_region(int(row["handle"]), wanted, used)
+
+
+def _object_bytes(segments: tuple[int, ...]) -> int:
+    """Return what a region of so many pieces takes, here and in the engine."""
+    return 1024 + 2 * sizeof(hca.HcaPiece) * len(segments)

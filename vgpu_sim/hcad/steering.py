@@ -5,6 +5,7 @@ Policy is not asked here: the engine does for each frame, of both its ends.
 
 import errno
 from dataclasses import dataclass
+from typing import Final
 
 from vgpu_sim.fabric.engine import Engine, EngineSteer
 from vgpu_sim.hal import hca_frames
@@ -14,6 +15,8 @@ from vgpu_sim.hcad.checks import check_range, get, limit, refused
 from vgpu_sim.hcad.groups import Groups
 from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
+
+_OBJECT_BYTES: Final = 4096
 
 
 @dataclass(slots=True)
@@ -46,13 +49,21 @@ class Steering(Groups):
         pairs = [get(self._qps, number) for number in numbers]
         if any(qp.type != VerbsQpType.RAW_PACKET for qp in pairs):
             raise refused(errno.EINVAL)
-        made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
+        with self.share.paying(_OBJECT_BYTES):
+            self._guard.take_steer()
+            try:
+                made = self._engine.add_steer(wanted, [qp.engine for qp in pairs])
+            except OSError:
+                self._guard.give_steer()
+                raise
         self._steers[handle] = _Steer(made, frozenset(numbers), bytes(wanted))
 
     def destroy_steer(self, handle: int) -> None:
         """Remove a rule. Raises OSError."""
         self._engine.remove_steer(get(self._steers, handle).engine)
         del self._steers[handle]
+        self._guard.give_steer()
+        self.share.give(0, 0, _OBJECT_BYTES)
 
     def destroy_qp(self, number: int) -> None:
         """Remove a queue pair, and the rules that name it. Raises OSError."""

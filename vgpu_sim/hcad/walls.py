@@ -60,17 +60,17 @@ def limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
-def enter(directory: Path, *, weak: bool = False) -> Level:
+def enter(directory: Path, *, weak: bool = False, wired: bool = False) -> Level:
     """Lock a fabric's hcad down; it must have one thread.
 
-    ``weak``: serve without a filter if need be.
+    ``weak``: serve without a filter if need be. ``wired``: it is to enter multicast groups.
 
     Raises:
         OSError: there is no filter of system calls, or what every kernel allows is refused.
     """
     # Of the folder above it may only remove empty folders: its own, in the end.
     allowed = {directory: _FOLDER_RIGHTS, directory.parent: landlock.REMOVE_DIR}
-    return _enter(allowed, weak=weak, node=False)
+    return _enter(allowed, weak=weak, node=False, wired=wired)
 
 
 def enter_on_node(directory: Path, *, weak: bool = False) -> Level:
@@ -84,10 +84,10 @@ def enter_on_node(directory: Path, *, weak: bool = False) -> Level:
         _PROC: landlock.READ_FILE,
         _SYS_CLASS: landlock.READ_DIR,
     }
-    return _enter(allowed, weak=weak, node=True)
+    return _enter(allowed, weak=weak, node=True, wired=False)
 
 
-def _enter(allowed: Mapping[Path, int], *, weak: bool, node: bool) -> Level:
+def _enter(allowed: Mapping[Path, int], *, weak: bool, node: bool, wired: bool) -> Level:
     for codec in _LATE_CODECS:
         codecs.lookup(codec)
     for module in _LATE_IMPORTS:
@@ -103,7 +103,7 @@ def _enter(allowed: Mapping[Path, int], *, weak: bool, node: bool) -> Level:
         confined = False
         logger.warning("no Landlock: %s: files are kept from hcad by their permissions alone", err)
     try:
-        calls_filter.install(node=node)
+        calls_filter.install(node=node, wired=wired)
     except OSError as err:
         if not weak:
             raise OSError(err.errno, f"no filter of system calls: {err.strerror}") from err

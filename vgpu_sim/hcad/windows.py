@@ -2,6 +2,7 @@
 
 import errno
 from dataclasses import dataclass
+from typing import Final
 
 from vgpu_sim.fabric.engine import Engine, EngineWindow
 from vgpu_sim.hal import hca, hca_engine, hca_objects
@@ -11,6 +12,8 @@ from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.domains import Domains
 from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
+
+_OBJECT_BYTES: Final = 1024
 
 
 @dataclass(slots=True)
@@ -45,7 +48,8 @@ class Windows(Domains):
         return HcaHandle(key)
 
     def _add_window(self, key: int, wanted: hca_objects.HcaMwCreate) -> EngineWindow:
-        made = self._engine.add_window(self._client, key, wanted)
+        with self.share.paying(_OBJECT_BYTES):
+            made = self._engine.add_window(self._client, key, wanted)
         self._windows[key] = _Window(made, wanted.pd, bytes(wanted))
         self._pds[wanted.pd] += 1
         return made
@@ -55,6 +59,7 @@ class Windows(Domains):
         window = get(self._windows, key)
         del self._windows[key]
         self._engine.remove_window(window.engine)
+        self.share.give(0, 0, _OBJECT_BYTES)
         self._numbers.free_key(key)
         self._pds[window.pd] -= 1
 

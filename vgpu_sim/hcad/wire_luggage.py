@@ -20,6 +20,9 @@ def save(interface: WireInterface, sockets: Sequence[WireSockets], luggage: Lugg
                 "address": _row(one.address),
                 "segments": one.segments,
                 "sockets": [luggage.pack(opened.fileno()) for opened in one.sockets],
+                "groups": {
+                    gid.hex(): luggage.pack(opened.fileno()) for gid, opened in one.groups.items()
+                },
             }
             for one in sockets
         ],
@@ -41,6 +44,10 @@ def load(saved: Row, luggage: Luggage) -> tuple[WireInterface, tuple[WireSockets
             _address(row["address"]),
             tuple(socket.socket(fileno=fd) for fd in luggage.take_all(row["sockets"])),
             bool(row["segments"]),
+            {
+                bytes.fromhex(gid): socket.socket(fileno=luggage.take(place))
+                for gid, place in row.get("groups", {}).items()
+            },
         )
         for row in saved["wires"]
     )
@@ -48,9 +55,9 @@ def load(saved: Row, luggage: Luggage) -> tuple[WireInterface, tuple[WireSockets
 
 
 def _row(address: WireAddress) -> list[object]:
-    return [str(address.ip), address.scope]
+    return [str(address.ip), address.scope, address.interface]
 
 
 def _address(row: Sequence[object]) -> WireAddress:
-    ip, scope = row
-    return WireAddress(ipaddress.ip_address(str(ip)), int(str(scope)))
+    ip, *numbers = row  # of older ones: no number of the interface
+    return WireAddress(ipaddress.ip_address(str(ip)), *(int(str(one)) for one in numbers))

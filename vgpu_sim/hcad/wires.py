@@ -11,15 +11,21 @@ from vgpu_sim.hcad.cm_manager import Manager
 from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.sources import Sources
+from vgpu_sim.hcad.wire_groups import Opener, WireGroups, open_here
 
 
 class Wires:
     """Wires of one engine, under one hcad's policy and for its connection manager."""
 
-    def __init__(self, engine: Engine, enforcer: Enforcer, manager: Manager) -> None:
+    def __init__(
+        self, engine: Engine, enforcer: Enforcer, manager: Manager, opener: Opener = open_here
+    ) -> None:
+        """``opener`` opens sockets in multicast groups."""
         self._sources = Sources(engine, enforcer)
         self._connections = CmWire(engine, manager, enforcer.pkeys_at)
         self._gids: dict[EngineWire, bytes] = {}
+        self.groups = WireGroups(engine, opener)
+        """Which multicast groups they are in."""
 
     @property
     def made(self) -> Sequence[EngineWire]:
@@ -33,8 +39,10 @@ class Wires:
         """
         made = self._sources.add_wire(sockets.structure(path_mtu, bytes_per_second))
         try:
+            self.groups.add_wire(made, sockets)
             self._connections.add(made, sockets.address.gid)
         except OSError:
+            self.groups.remove_wire(made)
             self._sources.remove_wire(made)
             raise
         self._gids[made] = sockets.address.gid
@@ -42,6 +50,7 @@ class Wires:
 
     def remove(self, wire: EngineWire) -> None:
         """End what is connected over a wire."""
+        self.groups.remove_wire(wire)
         self._connections.remove(self._gids.pop(wire))
         self._sources.remove_wire(wire)
 

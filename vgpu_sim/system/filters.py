@@ -49,6 +49,21 @@ def without_bits(number: int, argument: int, bits: int) -> tuple[Step, ...]:
     )
 
 
+def sockets_of(number: int, domains: tuple[int, int], kind: int) -> tuple[Step, ...]:
+    """Return steps that allow ``socket`` of two domains and of one kind, flags included."""
+    first, second = domains
+    return (
+        (_JUMP_EQUAL, 0, 7, number),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_JUMP_EQUAL, 1, 0, first),
+        (_JUMP_EQUAL, 0, 3, second),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT + _ARGUMENT_BYTES),
+        (_JUMP_EQUAL, 0, 1, kind),
+        (_RETURN, 0, 0, _RET_ALLOW),
+        (_RETURN, 0, 0, _RET_ERRNO | _EPERM),
+    )
+
+
 class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 

@@ -65,7 +65,6 @@ def test_the_membership_bit_of_a_packet_gives_a_pod_nothing(pkey: int) -> None:
         "127.0.0.1",
         "0.0.0.0",
         "::",
-        "224.0.0.1",
         "fe80::1%eth0",
         "10.0.1.1\0",
     ],
@@ -74,6 +73,20 @@ def test_the_membership_bit_of_a_packet_gives_a_pod_nothing(pkey: int) -> None:
 def test_who_cannot_be_named_passes_nowhere(address: str, outward: bool) -> None:
     verdict = judged(Flow(X, address) if outward else Flow(address, X))
     assert (verdict.verbs, verdict.peer_known) == (NONE, False)
+
+
+@pytest.mark.parametrize("group", ["224.0.0.1", "239.1.2.3", "ff02::1", "ff0e::7"])
+def test_a_group_is_sent_to_like_a_stranger_and_never_sends(group: str) -> None:
+    """Members are judged one by one; what leaves is the sender's egress' to say."""
+    assert judged(Flow(X, group)).verbs == ALL
+    assert judged(Flow(group, X)).verbs == NONE
+    isolating = {"podSelector": {}, "policyTypes": ["Egress"]}
+    assert judged(Flow(X, group), isolating).verbs == NONE
+    length = 32 if "." in group else 128
+    block = {"to": [{"ipBlock": {"cidr": f"{group}/{length}"}}], "verbs": ["UD"]}
+    assert judged(Flow(X, group), {**isolating, "egress": [block]}).verbs == Verb.UD
+    to_pods = {"to": [{"podSelector": {}}]}
+    assert judged(Flow(X, group), {**isolating, "egress": [to_pods]}).verbs == NONE
 
 
 def test_a_mapped_address_is_the_pods_own() -> None:

@@ -2,12 +2,13 @@
 
 import ctypes
 import struct
+from contextlib import ExitStack
 
 import hca_rig
 import pytest
 from hca_rig import BASE, Client, until
 
-from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsMask as Mask,
     VerbsOpcode as Op,
@@ -16,7 +17,10 @@ from vgpu_sim.hal.verbs import (
     VerbsStatus as Status,
     VerbsWcFlag as Flag,
 )
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.parties import Parties, Party
 
 ADD, SWAP = Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_CMP_AND_SWP
 QKEY = 0x1234
@@ -165,6 +169,50 @@ def test_what_is_sent_to_a_group_is_every_members(datagrams):
     assert datagrams.send(1, ah=ah, remote_qpn=hca.HCA_MULTICAST_QPN) == 0
     assert datagrams.receives[1].poll().bytes == 45
     assert datagrams.receives[2].page.head == 1
+
+
+def test_who_sends_to_many_leaves_others_their_turns(engine, datagrams):
+    """A datagram to sixty is sixty for its sender's turn, whether or not they take it."""
+    group = bytes([0xFF, 0x0E, *range(14)])
+    hearer = datagrams.clients[2]
+    pairs = [hearer.qp(datagrams.sends[2], datagrams.receives[2], depth=32, kind=Type.UD)
+             for _ in range(60)]  # fmt: skip
+    for qp in pairs:
+        qp.listen()
+        wanted = hca_objects.HcaMcast(qp.number, 0, (ctypes.c_uint8 * 16)(*group))
+        hearer.objects.attach(wanted)
+    for _ in range(17):
+        pairs[0].receive((BASE, 4136, datagrams.regions[2].key))
+    to_group, to_one = datagrams.clients[1].ah(group), datagrams.clients[0].ah(hearer.gid)
+    data = [(BASE, 4096, datagrams.regions[1].key)]
+    named = {"remote_qpn": pairs[0].number, "remote_key": QKEY}
+    engine.hold()
+    for _ in range(16):
+        datagrams.qps[1].send(Op.SEND, data, address_handle=to_group, **named)
+    datagrams.qps[0].send(Op.SEND, (), b"one", address_handle=to_one, **named)
+    engine.release()
+    came = [datagrams.receives[2].poll().source_qpn for _ in range(17)]
+    assert came.index(datagrams.qps[0].number) < 8
+
+
+def test_all_programs_of_a_function_share_what_every_datagram_or_frame_must_ask(engine):
+    enforcer, party = Enforcer(engine, Parties()), Party("f", "f", (), (bytes(16), b"x" * 16))
+    guards = [Guard(enforcer, party) for _ in range(2)]
+    group, other = bytes([0xFF] * 16), bytes([0xFF] * 15 + [0])
+    with ExitStack() as stack:
+        for place in range(hca.HCA_MAX_MCAST_ATTACH):
+            stack.enter_context(guards[place % 2].in_group(group))
+        for guard in guards:
+            with pytest.raises(OSError, match="too many queue pairs"), guard.in_group(group):
+                pass
+        stack.enter_context(guards[0].in_group(other))
+    assert not party.members
+    for place in range(hca_frames.HCA_MAX_STEERS):
+        guards[place % 2].take_steer()
+    with pytest.raises(OSError, match="too many rules"):
+        guards[0].take_steer()
+    guards[1].give_steer()
+    guards[0].take_steer()
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """The reachability matrix on the engine: what requests end as, against nested loops over manifests.
 
-Nine pods on one node, a connection of each with each other; every verb that the engine carries out is
-tried in both directions of each.
+Nine pods on one node, a connection of each with each other; verbs of connections are tried in both
+directions of each. And datagrams of each to each, and to a group that all are in.
 """
 
+import ctypes
 import itertools
 from collections.abc import Iterator
 from ipaddress import ip_address
@@ -17,7 +18,14 @@ from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 from rdma.compiler import Compiler
 from vgpu_sim.fabric.addresses import address_of_pod, guid_of
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal.verbs import VerbsMask, VerbsOpcode as Op, VerbsState, VerbsStatus as Status
+from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal.verbs import (
+    VerbsMask,
+    VerbsOpcode as Op,
+    VerbsQpType,
+    VerbsState,
+    VerbsStatus as Status,
+)
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.parties import Parties
@@ -27,10 +35,15 @@ OPCODES = {
     "Write": Op.RDMA_WRITE,
     "WriteImm": Op.RDMA_WRITE_WITH_IMM,
     "Read": Op.RDMA_READ,
+    "AtomicCAS": Op.ATOMIC_CMP_AND_SWP,
+    "AtomicFAA": Op.ATOMIC_FETCH_AND_ADD,
 }
+GROUP = "239.20.30.40"
+GROUP_GID = bytes(10) + b"\xff\xff" + ip_address(GROUP).packed
 TRAFFIC_CLASS = 104
 SPECS = pairwise_specs()
 NODE = "node"
+QKEY = 0x1234
 
 
 class End:
@@ -51,6 +64,39 @@ class End:
         except PermissionError:
             return False
         return True
+
+
+class Mouth:
+    """A pod's queue pair for datagrams, in the group."""
+
+    def __init__(self, client: Client, address: str, region: Region) -> None:
+        self.address, self.region, self.client = address, region, client
+        self.sent, self.received = client.cq(16), client.cq(128)
+        self.qp = client.qp(self.sent, self.received, depth=64, kind=VerbsQpType.UD)
+        self.qp.listen()
+        client.objects.attach(
+            hca_objects.HcaMcast(self.qp.number, 0, (ctypes.c_uint8 * 16)(*GROUP_GID))
+        )
+        self.group = client.ah(GROUP_GID)
+        for _ in range(32):
+            self.post()
+
+    def post(self) -> None:
+        self.qp.receive((BASE, 64, self.region.key))
+
+    def say(self, handle: int, number: int) -> None:
+        """Send a datagram: when this returns it has arrived, or never will."""
+        named = {"address_handle": handle, "remote_qpn": number, "remote_key": QKEY}
+        self.qp.send(Op.SEND, (), b"x", **named)
+        assert self.sent.poll().status == Status.SUCCESS
+
+    def heard(self) -> int:
+        """Return how many datagrams came since it was asked last."""
+        count = self.received.page.head - self.received.tail
+        drain(self.received)
+        for _ in range(count):
+            self.post()
+        return count
 
 
 def drain(queue: Cq) -> None:
@@ -81,6 +127,11 @@ class Lab:
         for one, other in self.pairs:
             assert one.connect(other)
             assert other.connect(one)
+        self.mouths = [Mouth(*of) for of in zip(self.clients, addresses, regions, strict=True)]
+        self.ways = {
+            (one, other): one.client.ah(other.client.gid)
+            for one, other in itertools.permutations(self.mouths, 2)
+        }
 
     def enforce(self, policies: list[Dict], networks: tuple[Dict, ...] = ()) -> World:
         """Switch to the tables of some policies."""
@@ -102,6 +153,11 @@ class Lab:
             traffic_class=TRAFFIC_CLASS,
         )
         return allowed(self.world, attempt)[0]
+
+    def hears(self, source: str, destination: str) -> bool:
+        """Whether the oracle lets datagrams pass; they name no class and nobody's queue pair."""
+        attempt = Try(source, destination, pkey=self.enforcer.pkeys_at(source)[0])
+        return "UD" in allowed(self.world, attempt)[0]
 
     def close(self) -> None:
         for client in self.clients:
@@ -163,4 +219,25 @@ def test_the_engine_does_what_the_oracle_says(lab, number):
             status = attempt(source, destination, verb)
             if status != expected(verb, passing):
                 wrong.append(f"{verb} {source.address} to {destination.address}: {status}")
+    assert wrong == [], spec
+
+
+@pytest.mark.parametrize("number", range(len(SPECS)))
+def test_datagrams_arrive_as_the_oracle_says(lab, number):
+    """One by one, and by a group: there each member is judged, and the sender for the group."""
+    spec, networks = SPECS[number], (TRAIN,) if number % 2 else ()
+    lab.enforce([policy(spec), policy(spec, space="b")], networks)
+    wrong = []
+    for (source, destination), handle in lab.ways.items():
+        source.say(handle, destination.qp.number)
+        if destination.heard() != lab.hears(source.address, destination.address):
+            wrong.append(f"{source.address} to {destination.address}")
+    # To the oracle a group is a stranger, who is in the default partition alone.
+    for source in () if networks else lab.mouths:
+        source.say(source.group, hca.HCA_MULTICAST_QPN)
+        leaves = lab.hears(source.address, GROUP)
+        for destination in lab.mouths:
+            expected = leaves and lab.hears(source.address, destination.address)
+            if destination.heard() != expected:
+                wrong.append(f"{source.address} to {destination.address} by the group")
     assert wrong == [], spec

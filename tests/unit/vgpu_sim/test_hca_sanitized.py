@@ -37,6 +37,7 @@ FILES = {
     "wire": ("hca_wire", "hca_wire_hostile"),
     "harm": ("hca_wire_faults", "hca_wire_policy"),
     "operations": ("hca_wire_atomics", "hca_wire_unreliable", "hca_wire_datagrams"),
+    "groups": ("hca_wire_groups",),
     "pace": ("hca_wire_congestion", "hca_wire_qos"),
     "random": ("hca_wire_fuzz",),
 }

@@ -6,8 +6,10 @@ import subprocess
 import sys
 import threading
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
+import wire_rig
 from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
 
 from vgpu_sim.fabric.wire import NoWire, find
@@ -70,6 +72,15 @@ def test_sockets_are_in_the_namespace_that_was_named():
         received.settimeout(60)
         sent.sendto(b"across", (ADDRESSES[1], 4791))
         assert received.recvfrom(100) == (b"across", (ADDRESSES[0], opened[0].wires[0].ports[3]))
+        # A socket in a group, which a wire's own socket is enough to ask for.
+        group = wire_rig.gid_of("239.7.7.7")
+        heard = stack.enter_context(Broker(here).open_group(received.fileno(), ADDRESSES[1], group))
+        heard.setblocking(True)
+        heard.settimeout(60)
+        assert heard.getsockname() == ("239.7.7.7", 4791)
+        assert f"{NAMES[1]}" in Path(f"/proc/{nodes._holders[1].pid}/net/igmp").read_text()
+        sent.sendto(b"to all", ("239.7.7.7", 4791))
+        assert heard.recvfrom(100)[0] == b"to all"
         here.close()
         assert process.wait(60) == 0
 
@@ -87,7 +98,14 @@ def test_what_is_not_there_is_refused(link, wanted, why):
 
 @pytest.mark.parametrize(
     ("data", "descriptors"),
-    [(b"x", 1), (b"{}", 1), (b"[]", 1), (b'{"wire":"lo","segments":0}', 0), (b"x" * 999, 1)],
+    [
+        *((b"x", 1), (b"{}", 1), (b"[]", 1), (b'{"wire":"lo","segments":0}', 0), (b"x" * 999, 1)),
+        *(
+            (b'{"wire":"lo","segments":0,"group":"%s"}' % group, 1)
+            for group in (b"z", b"ff", b"00" * 16, b"00" * 10 + b"ffff0a000001")
+        ),
+        (b'{"wire":"lo","segments":0,"group":7}', 1),
+    ],
 )
 def test_a_request_that_makes_no_sense_is_refused_and_the_next_is_served(link, data, descriptors):
     namespace = own_namespace()

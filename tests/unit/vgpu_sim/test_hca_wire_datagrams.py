@@ -286,19 +286,6 @@ def row_operations(node: Node, row) -> int:
     return sum(counts.operations)
 
 
-def test_a_multicast_address_leads_to_members_here_alone(pair):
-    a, _ = pair
-    group = bytes(10) + b"\xff\xff\xe0\x01\x02\x03"
-    a.qp.send(
-        *(Op.SEND, (), b"x"),
-        address_handle=a.client.ah(group),
-        remote_qpn=0xFFFFFF,
-        remote_key=QKEY,
-    )
-    assert a.send_cq.poll().status == 0
-    assert a.counts.sent == 0
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_comes_the_engine_goes_on(engines, seed):
     """Packets of any opcode, half sensible, for queue pairs of each type; memory has what fits."""

@@ -1,5 +1,6 @@
 """What hcad refuses a client before the engine sees anything of it."""
 
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -19,6 +20,7 @@ from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.requests import Malformed
+from vgpu_sim.hcad.shares import Shares
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +317,51 @@ def test_a_region_is_replaced_under_its_key_when_all_is_well(client):
     assert refused(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
     client.objects.destroy_region(first.key)
     client.objects.destroy_segment(first.segment)
+
+
+@pytest.mark.parametrize("kind", ["domains", "paths", "windows", "regions", "memberships"])
+def test_what_has_no_descriptor_is_of_its_function_s_share_too(engine, monkeypatch, kind):
+    """However many programs ask: private memory is hcad's own, and a pod may have many programs."""
+    shares = Shares(1 << 20, 1 << 30, 1 << 20)
+    one, other = shares.share(), shares.share()
+    monkeypatch.setattr("vgpu_sim.hcad.client.unbounded", lambda: one)
+    programs = [Client(engine, Numbers(), index) for index in (0, 1)]
+    before = list(one._held)
+    given = 0
+    with contextlib.suppress(OSError):
+        for number in itertools.count():
+            program = programs[number % 2]
+            fill(program, kind, number)
+            given += 1
+    assert 2 <= given < 1 << 13
+    other.take(0, 0, one._pools[2].free // 2)  # half of what is left is another's
+    other.give(0, 0, other._held[2])
+    for program in programs:
+        program.objects.close()
+    assert one._held == [0, 0, 0], "all of it comes back"
+    assert before[2] == 2 * 256, "a domain each"
+
+
+def fill(program: Client, kind: str, number: int) -> None:
+    """Make one more object of a kind. Raises OSError."""
+    match kind:
+        case "domains":
+            program.objects.create_pd()
+        case "paths":
+            program.ah(program.gid[:12] + number.to_bytes(4))
+        case "windows":
+            program.objects.create_window(hca_objects.HcaMwCreate(program.pd, 1))
+        case "regions":
+            if not program.objects._segments:
+                program.region(4096)
+            (segment,) = program.objects._segments
+            wanted = hca.HcaMrCreate(program.pd, 1, BASE, 4096, 1)
+            wanted.pieces[0] = hca.HcaPiece(segment, 0, 0, 4096)
+            program.objects.create_region(wanted)
+        case "memberships":
+            if not program.objects._qps:
+                cq = program.cq()
+                program.qp(cq, cq, kind=VerbsQpType.UD)
+            (qpn,) = program.objects._qps
+            group = (0xFF, 0x0E, *bytes(10), *number.to_bytes(4))
+            program.objects.attach(hca_objects.HcaMcast(qpn, 0, (ctypes.c_uint8 * 16)(*group)))

@@ -1,10 +1,13 @@
 """A pod's wire is there while its programs are, and never another pod's."""
 
 import asyncio
+import ctypes
 import errno
 import ipaddress
 import json
 import os
+import secrets
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +19,11 @@ from pod_node import OTHER, A, Node, device, received, say_hello, status
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface
-from vgpu_sim.fabric.wire_sockets import open_sockets
-from vgpu_sim.hal import hca
+from vgpu_sim.fabric.wire_sockets import open_group, open_sockets
+from vgpu_sim.hal import hca, hca_objects, messages
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad import pod_wires, pods
 from vgpu_sim.hcad.broker import Opened
 from vgpu_sim.hcad.functions import Binding
@@ -26,6 +32,8 @@ from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.hcad.policy_admin import operations
 
 IP = ipaddress.ip_address("127.46.0.1")
+GROUP = ipaddress.IPv4Address(bytes((239, 46)) + secrets.token_bytes(2))
+GROUP_GID = bytes(10) + b"\xff\xff" + GROUP.packed
 
 
 @pytest.fixture(scope="module")
@@ -275,3 +283,139 @@ def test_who_loses_its_function_while_netd_works_opens_nothing(
         await node.server.close()
 
     asyncio.run(play())
+
+
+async def ask(client: socket.socket, kind: int, wanted: ctypes.Structure | None = None) -> bytes:
+    """Ask as a program does; return what is answered, of which descriptors are left out."""
+    body = bytes(wanted) if wanted is not None else b""
+    start = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, 2, 0, len(body), 0)
+    client.send(bytes(Header(*start)) + body)
+    return await received(client)
+
+
+async def membership(client: socket.socket) -> hca_objects.HcaMcast:
+    """Make a queue pair for datagrams; return what asks for it to be in the group."""
+
+    async def made(kind: int, wanted: ctypes.Structure | None = None) -> int:
+        reply = await ask(client, kind, wanted)
+        assert status(reply) == 0
+        return hca.HcaHandle.from_buffer_copy(reply[len(bytes(Header())) :]).handle
+
+    pd = await made(HcaMessage.PD_CREATE)
+    cq = await made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(4, 0))
+    wanted = hca.HcaQpCreate(pd, cq, cq, VerbsQpType.UD, 4, 4, 0, 0)
+    number = await made(HcaMessage.QP_CREATE, wanted)
+    return hca_objects.HcaMcast(number, 0, (ctypes.c_uint8 * 16)(*GROUP_GID))
+
+
+def is_entered() -> bool:
+    """Whether the kernel says that somebody here is in the group."""
+    return bytes(reversed(GROUP.packed)).hex().upper() in Path("/proc/net/igmp").read_text()
+
+
+@pytest.fixture
+def groups(netd: list[str], monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes]]:
+    """The same for sockets in groups, asked for with a socket of the wire."""
+    asked: list[tuple[str, bytes]] = []
+
+    def answer(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
+        with socket.socket(fileno=lent) as own:
+            assert own.getsockname() == (wanted, 4791)
+        asked.append((wanted, group))
+        return open_group(WireAddress(ipaddress.ip_address(wanted)), group)
+
+    monkeypatch.setattr(pod_wires, "_ask_group", answer)
+    return asked
+
+
+def test_a_pod_is_in_a_group_while_a_program_of_its_own_is(
+    tmp_path: Path, engine: Engine, groups: list[tuple[str, bytes]]
+) -> None:
+    async def play() -> None:
+        node = node_of(tmp_path, engine, Netd(tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        programs = [(await node.open(A))[0] for _ in range(2)]
+        wanted = [await membership(program) for program in programs]
+        assert groups == []
+        entering = zip(programs * 2, wanted * 2, strict=True)
+        for program, member in entering:
+            assert status(await ask(program, HcaMessage.MCAST_ATTACH, member)) == 0
+        assert groups == [(str(IP), GROUP_GID)], "netd is asked once"
+        assert wires_of(node)[0]["groups"] == [str(GROUP)]
+        assert status(await ask(programs[0], HcaMessage.MCAST_DETACH, wanted[0])) == 0
+        assert is_entered()
+        programs[1].close()  # it goes without a word
+        await until(lambda: wires_of(node)[0]["groups"] == [])
+        assert not is_entered()
+        programs[0].close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("error", [NoWire("no such groups"), OSError(errno.ENETUNREACH, "gone")])
+def test_a_group_that_netd_does_not_enter_is_an_error_of_the_verb(
+    tmp_path: Path,
+    engine: Engine,
+    groups: list[tuple[str, bytes]],
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+) -> None:
+    answer = pod_wires._ask_group
+
+    def refuse(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
+        os.close(lent)
+        raise error
+
+    async def play() -> None:
+        node = node_of(tmp_path, engine, Netd(tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, _ = await node.open(A)
+        member = await membership(client)
+        monkeypatch.setattr(pod_wires, "_ask_group", refuse)
+        reply = await ask(client, HcaMessage.MCAST_ATTACH, member)
+        assert status(reply) == errno.ENETUNREACH
+        assert status(await ask(client, HcaMessage.MCAST_DETACH, member)) == errno.EINVAL
+        monkeypatch.setattr(pod_wires, "_ask_group", answer)
+        assert status(await ask(client, HcaMessage.MCAST_ATTACH, member)) == 0
+        assert groups == [(str(IP), GROUP_GID)]
+        client.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_a_group_is_handed_over_with_its_members(
+    tmp_path: Path, engine: Engine, groups: list[tuple[str, bytes]]
+) -> None:
+    async def play(successor: Engine) -> None:
+        node = node_of(tmp_path, engine, Netd(tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, _ = await node.open(A)
+        member = await membership(client)
+        assert status(await ask(client, HcaMessage.MCAST_ATTACH, member)) == 0
+        assert await node.server.pause() == ""
+        engine.hold()
+        luggage = Luggage()
+        saved = json.loads(json.dumps(node.server.save(luggage)))
+        arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+        successor.hold()
+        next_one = Node(tmp_path, successor, IP, Netd(tmp_path))
+        serve = next_one.server.load(saved, arrived)
+        assert arrived.left() == []
+        engine.release()
+        await node.server.close()
+        assert is_entered()
+        serve()
+        successor.release()
+        await until(lambda: wires_of(next_one)[0]["programs"] == 1)
+        assert wires_of(next_one)[0]["groups"] == [str(GROUP)]
+        assert groups == [(str(IP), GROUP_GID)], "netd is not asked again"
+        assert status(await ask(client, HcaMessage.MCAST_DETACH, member)) == 0
+        assert not is_entered()
+        client.close()
+        await until(lambda: not wires_of(next_one))
+        await next_one.server.close()
+
+    with hca_rig.running_engine() as successor:
+        asyncio.run(play(successor))

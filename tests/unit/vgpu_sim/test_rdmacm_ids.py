@@ -1,6 +1,7 @@
 """Ids of clients that behave and of clients that do not, on one fabric in this process."""
 
 import asyncio
+import contextlib
 import ctypes
 import errno
 import itertools
@@ -12,7 +13,7 @@ from cm_rig import LOOPBACK, Client, Fabric, gid, parameters
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad.cm_channel import MOST_WAITING
-from vgpu_sim.hcad.cm_messages import MOST_DATA, Path, Reason, Rej, Req, SidrReq
+from vgpu_sim.hcad.cm_messages import MOST_DATA, Mra, Path, Reason, Rej, Rejected, Req, SidrReq
 from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.cm_private import Endpoints, pack
 
@@ -369,6 +370,27 @@ def test_nobody_answers_for_another(two):
     assert asks.types() == [Event.REJECTED]
 
 
+def test_who_puts_a_deadline_off_again_and_again_fills_nothing(fabric):
+    """A peer may have us wait for longer, and shorter, with each message: none of it is kept."""
+    sent = []
+    fabric.manager.wire = lambda *message: sent.append(message)
+    asks = Client(fabric, 0)
+    here = asks.routed(gid(9), PORT)
+    asks.connect(here)
+    (number,) = fabric.manager._endpoints
+    for count in range(4000):
+        fabric.later(0.05)
+        wait = Mra(77, number, Rejected.REQ, 25 if count % 2 else 0)
+        fabric.manager.receive(gid(9), asks.gid, wait)
+        assert len(fabric.manager._deadlines) < 100
+    assert (asks.types(), len(sent)) == ([], 1), "200 seconds in which it was never due"
+    for _ in range(17):
+        fabric.later(150)
+    assert asks.types() == [Event.UNREACHABLE]
+    assert [type(message) for _, _, message in sent] == [Req] * 16 + [Rej]
+    assert not fabric.manager._deadlines
+
+
 @pytest.mark.parametrize("kind", [Req, SidrReq])
 def test_a_request_in_anothers_name_is_refused(fabric, kind):
     serves = Client(fabric, 1)
@@ -466,7 +488,7 @@ def test_a_client_that_reads_no_events_keeps_them_all_and_makes_no_more_than_it_
         one, made = client.id(), 0
         wanted = cm.CmBind(one)
         wanted.destination.address[0] = 0x20
-        while not client.ids._channels[client.channel].is_full:
+        while not client.ids._channels.get(client.channel).is_full:
             client.ids.resolve_address(wanted)
             made += 1
         with pytest.raises(OSError, match="buffer space"):
@@ -482,6 +504,33 @@ def test_a_client_that_reads_no_events_keeps_them_all_and_makes_no_more_than_it_
         client.close()
 
     asyncio.run(many())
+
+
+def test_events_that_nobody_reads_are_counted_over_all_channels_of_a_client():
+    """As calls make them, a thousand channels would keep a thousand times as many."""
+
+    async def play() -> None:
+        client = Client(Fabric(), 0)
+        ids = []
+        for _ in range(64):
+            channel, fd = client.new_channel()
+            ids.append((client.id(channel=channel), fd))
+        kept = 0
+        with contextlib.suppress(OSError):
+            for one, _ in itertools.cycle(ids):
+                wanted = cm.CmBind(one)
+                ctypes.memmove(wanted.destination.address, gid(7), 16)
+                client.ids.resolve_address(wanted)
+                kept += 1
+        assert client.ids._channels._waits.count == MOST_WAITING
+        read = sum(len(client.events(fd)) for _, fd in ids)
+        assert kept - read == MOST_WAITING
+        for _, fd in ids:
+            os.close(fd)
+        client.close()
+        assert client.ids._channels._waits.count == 0
+
+    asyncio.run(play())
 
 
 def test_its_own_end_is_all_that_a_client_can_make_blocking(fabric):
@@ -538,7 +587,7 @@ def test_who_reads_no_events_joins_no_more_groups_than_fit():
         wanted = cm.CmBind(client.id(CmPortSpace.UDP))
         wanted.destination.address[0] = 0xFF
         client.resolve(wanted.handle, bytes(wanted.destination.address), 0)
-        while not client.ids._channels[client.channel].is_full:
+        while not client.ids._channels.get(client.channel).is_full:
             client.ids.join(wanted)
         with pytest.raises(OSError, match="buffer space"):
             client.ids.join(wanted)

@@ -4,10 +4,6 @@
 #include "wire.h"
 #include "work.h"
 
-static bool is_multicast(const uint8_t *gid) {
-  return gid[0] == 0xff || (wire_is_ipv4(gid) && gid[12] >> 4 == 0xe);
-}
-
 bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp) {
   struct hca_work *work = &qp->work;
   while (work->done < work->bytes) {
@@ -41,15 +37,17 @@ static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
   if (hca_same_partition(qp, peer)) hca_deliver_datagram(hca, peer, &datagram);
 }
 
-static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
-  for (const struct hca_member *member = hca->members; member; member = member->next) {
+static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah,
+                             uint64_t *budget) {
+  const struct hca_member *member = NULL;
+  while ((member = hca_next_member(hca, ah->path.dgid, member))) {
     if (member->qp == qp && qp->block_self) continue;
-    if (memcmp(member->gid, ah->path.dgid, sizeof member->gid) == 0)
-      deliver(hca, qp, member->qp, ah);
+    hca_spend(budget, qp->work.bytes + HCA_RECEIVER_COST);
+    if (hca_hears(hca, member, qp)) deliver(hca, qp, member->qp, ah);
   }
 }
 
-enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
+enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
   const tessera_hca_send_slot *send = &qp->work.send;
   const struct hca_ah *ah = hca_table_get(&hca->ahs, send->address_handle);
   if (!ah || ah->client != qp->client || ah->path.pd != qp->pd)
@@ -57,16 +55,19 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   const enum hca_step admitted = hca_admit_datagram(hca, qp, ah);
   if (admitted != HCA_STEP_AGAIN) return admitted;
   if (!hca_gather_datagram(hca, qp)) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
-  struct hca_wire *wire = NULL;
-  if (!is_multicast(ah->path.dgid)) wire = hca_wire_towards(hca, qp->client, &ah->path);
+  const bool group = hca_is_group(ah->path.dgid);
+  struct hca_wire *wire = hca_wire_towards(hca, qp->client, &ah->path);
   if (wire) {
     const struct hca_datagram datagram = datagram_of(qp, ah);
-    return hca_wire_send_datagram(hca, qp, wire, &ah->path, &datagram);
+    const enum hca_step sent = hca_wire_send_datagram(hca, qp, wire, &ah->path, &datagram);
+    if (sent != HCA_STEP_AGAIN) return sent;
   }
-  hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
-  if (is_multicast(ah->path.dgid)) {
-    deliver_to_group(hca, qp, ah);
-  } else {
+  /* Members of a group that are here have it from here, whatever comes back over the wire. */
+  if (group || !wire)
+    hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
+  if (group) {
+    deliver_to_group(hca, qp, ah, budget);
+  } else if (!wire) {
     struct hca_qp *peer = hca_table_get(&hca->qps, send->remote_qpn & TESSERA_HCA_QPN_MASK);
     if (peer && hca_has_gid(peer->client, ah->path.dgid)) deliver(hca, qp, peer, ah);
   }

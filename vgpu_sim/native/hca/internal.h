@@ -79,9 +79,17 @@ struct hca_srq {
 
 /* A queue pair's membership of a multicast group. */
 struct hca_member {
-  struct hca_member *next;
+  struct hca_member *next; /* of a list that may have other groups, too */
   struct hca_qp *qp;
   uint8_t gid[16];
+  bool open; /* policy has nothing to say: it hears everybody */
+};
+
+/* Who hears whom in groups, both of this engine: as hcad has judged datagrams between the two. */
+struct hca_pair {
+  struct hca_ah ah; /* first: to who sets policies it is one; its address is the sender's */
+  struct hca_pair *next;
+  uint8_t member[16];
 };
 
 /* Which frames go to which raw packet queue pairs. */
@@ -147,6 +155,8 @@ struct hca_qp {
   uint64_t frame;          /* the last that it was given: several rules may name it */
 };
 
+enum { HCA_PAIR_LISTS = 64, HCA_GROUP_LISTS = 64 };
+
 struct hca {
   pthread_t thread;
   pthread_mutex_t lock;
@@ -160,7 +170,8 @@ struct hca {
   struct hca_table qps, regions;
   struct hca_table windows; /* by the upper 24 bits of their keys */
   struct hca_table ahs;
-  struct hca_member *members;
+  struct hca_member *members[HCA_GROUP_LISTS];
+  struct hca_pair *pairs[HCA_PAIR_LISTS];
   struct hca_steer *steers; /* the most urgent first */
   uint64_t frames;          /* that raw packet queue pairs have sent */
   uint64_t next_serial;

@@ -27,7 +27,7 @@ static void deliver(struct hca *hca, const struct hca_qp *qp, struct hca_qp *pee
   if (status != TESSERA_VERBS_STATUS_SUCCESS) hca_fail(hca, peer);
 }
 
-enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp) {
+enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
   enum { ETHERNET_BYTES = 14, GROUP = 1 /* of the first byte of an address */ };
   const uint32_t bytes = qp->work.bytes;
   const uint8_t *frame = hca->datagram + TESSERA_HCA_GRH_BYTES;
@@ -45,6 +45,7 @@ enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp) {
       /* The rule of somebody who may not have the frame keeps it from nobody who may. */
       if (hca_judge(&qp->policy, &peer->policy, TESSERA_VERB_UD) != HCA_ALLOWED) continue;
       matched = true;
+      hca_spend(budget, bytes + HCA_RECEIVER_COST);
       deliver(hca, qp, peer, frame, bytes);
       if (!(fields.destination_mac[0] & GROUP)) break; /* one gets it, the most urgent rule's */
     }

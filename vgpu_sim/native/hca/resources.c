@@ -104,26 +104,3 @@ void hca_window_free(struct hca *hca, struct hca_window *window) {
   hca_leave(hca);
   free(window);
 }
-
-struct hca_member *hca_member_new(struct hca *hca, struct hca_qp *qp, const uint8_t *gid) {
-  struct hca_member *member = calloc(1, sizeof *member);
-  if (!member) return NULL;
-  member->qp = qp;
-  memcpy(member->gid, gid, sizeof member->gid);
-  hca_enter(hca);
-  member->next = hca->members;
-  hca->members = member;
-  hca_leave(hca);
-  return member;
-}
-
-void hca_member_free(struct hca *hca, struct hca_member *member) {
-  hca_enter(hca);
-  for (struct hca_member **link = &hca->members; *link; link = &(*link)->next) {
-    if (*link != member) continue;
-    *link = member->next;
-    break;
-  }
-  hca_leave(hca);
-  free(member);
-}

@@ -114,6 +114,10 @@ HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire
 HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
 HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
                                 tessera_hca_wire_counts *counts);
+/* wire_groups.c: has what comes over a wire to a multicast group, by a socket that is bound to it and
+ * a member of it; the engine duplicates it. An errno value, or 0. */
+HCA_EXPORT int hca_wire_join(struct hca *hca, struct hca_wire *wire, const uint8_t *group, int fd);
+HCA_EXPORT void hca_wire_quit(struct hca *hca, struct hca_wire *wire, const uint8_t *group);
 /* wire_sources.c: who sends datagrams over a wire is judged by the caller, once and again with other
  * policies. An eventfd, readable while hca_asked() has anything to say: -1 where there is no wire. */
 HCA_EXPORT int hca_asks_fd(const struct hca *hca);
@@ -147,10 +151,16 @@ HCA_EXPORT void hca_ah_free(struct hca *hca, struct hca_ah *ah);
 HCA_EXPORT struct hca_window *hca_window_new(struct hca *hca, struct hca_client *client,
                                              uint32_t key, const tessera_hca_mw_create *wanted);
 HCA_EXPORT void hca_window_free(struct hca *hca, struct hca_window *window);
-/* A membership goes before its queue pair. */
+/* groups.c. A membership goes before its queue pair; `open`: it hears everybody. Any other hears of
+ * this engine's senders those that it makes a pair with. */
 HCA_EXPORT struct hca_member *hca_member_new(struct hca *hca, struct hca_qp *qp,
-                                             const uint8_t *gid);
+                                             const uint8_t *gid, bool open);
 HCA_EXPORT void hca_member_free(struct hca *hca, struct hca_member *member);
+/* By the second GIDs of both. The member hears nothing before hca_policies_set() is told of the pair
+ * as of an address handle: its `receives`. */
+HCA_EXPORT struct hca_ah *hca_pair_new(struct hca *hca, const uint8_t *member,
+                                       const uint8_t *sender);
+HCA_EXPORT void hca_pair_free(struct hca *hca, struct hca_ah *pair);
 
 /* Which frames go to which raw packet queue pairs, as many as wanted->target_count. It goes before
  * any of them. */

@@ -135,8 +135,8 @@ static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budge
     hca_end_send(hca, qp, status);
     return HCA_STEP_AGAIN;
   }
-  if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp);
-  if (qp->type == TESSERA_VERBS_QP_TYPE_RAW_PACKET) return hca_carry_out_frame(hca, qp);
+  if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp, budget);
+  if (qp->type == TESSERA_VERBS_QP_TYPE_RAW_PACKET) return hca_carry_out_frame(hca, qp, budget);
   struct hca_qp *peer = hca_peer(hca, qp);
   if (!peer) return hca_wait_for_peer(hca, qp);
   enum hca_step step = begin(hca, qp, peer);

@@ -43,6 +43,7 @@ void hca_wire_end(struct hca *hca) {
 
 static void drop(struct hca_wire *wire) {
   wire_sources_end(wire);
+  wire_groups_end(wire);
   if (wire->mad_fd >= 0) close(wire->mad_fd);
   for (unsigned i = 0; i < wire->lanes; i++) close(wire->fds[i]);
   free(wire);
@@ -71,8 +72,9 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   socklen_t length = sizeof room_bytes;
   made = made && getsockopt(wire->fds[0], SOL_SOCKET, SO_RCVBUF, &room_bytes, &length) == 0;
   wire->room_bytes = (uint32_t)room_bytes;
+  wire->own = (struct wire_port){wire, wire->fds[0], wire->gid};
   hca_enter(hca);
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = wire};
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = &wire->own};
   made = made && open_engine(hca) &&
          epoll_ctl(hca->wire_epoll_fd, EPOLL_CTL_ADD, wire->fds[0], &event) == 0;
   if (made) {
@@ -120,6 +122,8 @@ void hca_wire_free(struct hca *hca, struct hca_wire *wire) {
     break;
   }
   epoll_ctl(hca->wire_epoll_fd, EPOLL_CTL_DEL, wire->fds[0], NULL);
+  for (const struct wire_group *group = wire->groups; group; group = group->next)
+    epoll_ctl(hca->wire_epoll_fd, EPOLL_CTL_DEL, group->port.fd, NULL);
   hca_leave(hca);
   drop(wire);
 }

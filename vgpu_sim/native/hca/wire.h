@@ -20,9 +20,24 @@ enum {
   WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
 };
 
+/* What packets come by: the socket of an address of ours, or of a group that it is in. */
+struct wire_port {
+  struct hca_wire *wire;
+  int fd;
+  const uint8_t *destination; /* of all that comes by it: a GID */
+};
+
+struct wire_group {
+  struct wire_group *next;
+  struct wire_port port;
+  uint8_t gid[16];
+};
+
 /* An address of ours. */
 struct hca_wire {
   struct hca_wire *next;
+  struct wire_port own;
+  struct wire_group *groups;
   uint8_t gid[16];
   uint32_t scope; /* of a link-local address */
   unsigned lanes;
@@ -135,7 +150,10 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
 /* Sends what was made; returns how many packets of it the kernel has no room for now: the last. */
 unsigned wire_flush(struct hca *hca);
 /* wire_receive.c: hands what came to hca_wire_take(); true where something did. */
-bool wire_receive(struct hca *hca, struct hca_wire *wire);
+bool wire_receive(struct hca *hca, const struct wire_port *port);
+
+/* wire_groups.c: after its address; nothing is received any more. */
+void wire_groups_end(struct hca_wire *wire);
 
 /* wire_target.c: the connected queue pair that a packet may be for: of this wire, from its peer's
  * address, and of its partition. NULL, and counted: there is none. */

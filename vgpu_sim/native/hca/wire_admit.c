@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "wire.h"
+#include "work.h"
 
 /* The queue pair that a packet may be for, which is of its transport and no longer than its MTU. */
 static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
@@ -19,12 +20,18 @@ static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struc
 void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                    unsigned part, const uint8_t *data, size_t bytes) {
   struct wire_packet packet;
+  const bool group = hca_is_group(path->destination);
   wire->counts.received++;
-  if (bytes && data[0] == WIRE_CNP) {
+  if (bytes && data[0] == WIRE_CNP && !group) {
     wire_congestion_take(hca, wire, path, data, bytes);
     return;
   }
   if (!wire_parse(&packet, data, bytes)) {
+    wire->counts.malformed++;
+    return;
+  }
+  /* A group has datagrams alone, and those by its own number (IBTA volume 1, 10.5). */
+  if (group && (packet.opcode >> 5 != WIRE_UD || packet.qpn != TESSERA_HCA_MULTICAST_QPN)) {
     wire->counts.malformed++;
     return;
   }

@@ -43,7 +43,9 @@ enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct 
     const struct wire_packet packet = {.opcode = (uint8_t)(WIRE_UD << 5 | operation),
                                        .solicited = datagram->solicited,
                                        .pkey = wire_pkey(qp),
-                                       .qpn = work->send.remote_qpn & TESSERA_HCA_QPN_MASK,
+                                       .qpn = hca_is_group(path->dgid)
+                                                  ? TESSERA_HCA_MULTICAST_QPN
+                                                  : work->send.remote_qpn & TESSERA_HCA_QPN_MASK,
                                        .psn = qp->attributes.sq_psn & WIRE_PSN_MASK,
                                        .qkey = datagram->qkey,
                                        .source_qpn = datagram->source_qpn,
@@ -61,35 +63,63 @@ enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct 
   }
   qp->attributes.sq_psn = wire_psn_add(qp->attributes.sq_psn, 1);
   hca_wait_end(hca, qp);
-  hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
   return HCA_STEP_AGAIN;
 }
 
-/* The queue pair that a datagram may be for; NULL: it is dropped. */
-static struct hca_qp *target(struct hca *hca, struct hca_wire *wire,
-                             const struct wire_packet *packet) {
-  struct hca_qp *qp = hca_table_get(&hca->qps, packet->qpn);
-  uint64_t *why = NULL;
-  if (!qp || !hca_has_gid(qp->client, wire->gid))
-    why = &wire->counts.unknown_qp;
-  else if (!wire_pkeys_match(packet->pkey, wire_pkey(qp)))
-    why = &wire->counts.bad_pkey;
-  else if (qp->type != TESSERA_VERBS_QP_TYPE_UD)
-    why = &wire->counts.malformed;
-  else if (packet->qkey != qp->attributes.qkey)
-    why = &wire->counts.bad_qkey;
-  else if (!hca_receives(qp))
-    why = &wire->counts.not_ready;
-  if (!why) return qp;
-  ++*why;
-  return NULL;
+/* Why a queue pair does not take a datagram that came over a wire; NULL: it does. */
+static uint64_t *refusal(struct hca_wire *wire, const struct hca_qp *qp,
+                         const struct wire_packet *packet) {
+  if (!qp || !hca_has_gid(qp->client, wire->gid)) return &wire->counts.unknown_qp;
+  if (!wire_pkeys_match(packet->pkey, wire_pkey(qp))) return &wire->counts.bad_pkey;
+  if (qp->type != TESSERA_VERBS_QP_TYPE_UD) return &wire->counts.malformed;
+  if (packet->qkey != qp->attributes.qkey) return &wire->counts.bad_qkey;
+  return hca_receives(qp) ? NULL : &wire->counts.not_ready;
+}
+
+/* Why nobody takes a datagram; NULL: somebody does. Of a group's, the reason of the last member. */
+static uint64_t *nobody(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                        const struct wire_packet *packet) {
+  if (!hca_is_group(path->destination))
+    return refusal(wire, hca_table_get(&hca->qps, packet->qpn), packet);
+  /* Who is here has had it from memory, and been judged there. */
+  if (wire_is_here(hca, path->source)) return &wire->counts.duplicates;
+  uint64_t *why = &wire->counts.unknown_qp;
+  const struct hca_member *member = NULL;
+  while ((member = hca_next_member(hca, path->destination, member))) {
+    uint64_t *its = refusal(wire, member->qp, packet);
+    if (!its) return NULL;
+    if (its != &wire->counts.unknown_qp) why = its;
+  }
+  return why;
+}
+
+static void deliver(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                    const struct wire_packet *packet) {
+  const struct hca_datagram datagram = {
+      .bytes = packet->payload_bytes,
+      .qkey = packet->qkey,
+      .immediate = packet->immediate,
+      .source_qpn = packet->source_qpn,
+      .has_immediate = packet->form.parts & WIRE_IMMEDIATE,
+      .solicited = packet->solicited,
+  };
+  if (!hca_is_group(path->destination)) {
+    hca_deliver_datagram(hca, hca_table_get(&hca->qps, packet->qpn), &datagram);
+    return;
+  }
+  const struct hca_member *member = NULL;
+  while ((member = hca_next_member(hca, path->destination, member)))
+    if (!refusal(wire, member->qp, packet)) hca_deliver_datagram(hca, member->qp, &datagram);
 }
 
 void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                         unsigned part, const struct wire_packet *packet, const uint8_t *data,
                         size_t bytes) {
-  struct hca_qp *qp = target(hca, wire, packet);
-  if (!qp) return;
+  uint64_t *why = nobody(hca, wire, path, packet);
+  if (why) {
+    ++*why;
+    return;
+  }
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {
     wire->counts.bad_icrc++;
     return;
@@ -103,16 +133,8 @@ void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wir
     return;
   }
   tessera_hca_ah_create seen = {0}; /* hop limit and class are not shown by a socket */
-  memcpy(seen.dgid, wire->gid, sizeof seen.dgid);
+  memcpy(seen.dgid, path->destination, sizeof seen.dgid);
   hca_write_grh(hca->datagram, path->source, &seen, packet->payload_bytes);
   memcpy(hca->datagram + TESSERA_HCA_GRH_BYTES, packet->payload, packet->payload_bytes);
-  const struct hca_datagram datagram = {
-      .bytes = packet->payload_bytes,
-      .qkey = packet->qkey,
-      .immediate = packet->immediate,
-      .source_qpn = packet->source_qpn,
-      .has_immediate = packet->form.parts & WIRE_IMMEDIATE,
-      .solicited = packet->solicited,
-  };
-  hca_deliver_datagram(hca, qp, &datagram);
+  deliver(hca, wire, path, packet);
 }

@@ -54,7 +54,8 @@ static bool is_marked(struct msghdr *header) {
   return false;
 }
 
-bool wire_receive(struct hca *hca, struct hca_wire *wire) {
+bool wire_receive(struct hca *hca, const struct wire_port *port) {
+  struct hca_wire *wire = port->wire;
   for (unsigned i = 0; i < RECEIVES; i++) {
     scratch.vectors[i] = (struct iovec){hca->wire_room + (size_t)i * RECEIVE_ROOM, RECEIVE_ROOM};
     scratch.messages[i].msg_hdr = (struct msghdr){.msg_name = &scratch.names[i],
@@ -64,7 +65,7 @@ bool wire_receive(struct hca *hca, struct hca_wire *wire) {
                                                   .msg_control = &scratch.controls[i],
                                                   .msg_controllen = sizeof scratch.controls[i]};
   }
-  const int count = recvmmsg(wire->fds[0], scratch.messages, RECEIVES, MSG_DONTWAIT, NULL);
+  const int count = recvmmsg(port->fd, scratch.messages, RECEIVES, MSG_DONTWAIT, NULL);
   /* What is answered uses the same headers: what is needed of them is taken out first. */
   struct {
     uint32_t bytes, segment;
@@ -76,7 +77,7 @@ bool wire_receive(struct hca *hca, struct hca_wire *wire) {
     came[i].bytes = scratch.messages[i].msg_len;
     came[i].segment = segment_of(header, came[i].bytes);
     came[i].known = !(header->msg_flags & MSG_TRUNC) && source_of(&scratch.names[i], &came[i].path);
-    memcpy(came[i].path.destination, wire->gid, sizeof wire->gid);
+    memcpy(came[i].path.destination, port->destination, sizeof came[i].path.destination);
     came[i].path.destination_port = WIRE_PORT;
     came[i].path.marked = is_marked(header);
   }

@@ -116,7 +116,20 @@ void hca_write_grh(uint8_t *header, const uint8_t *source, const tessera_hca_ah_
 /* Gives a datagram to a queue pair that it may have; what it cannot take is dropped. */
 void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
                           const struct hca_datagram *datagram);
-/* wire_datagram.c: sends the datagram that `qp` is at, whose data lies in the engine's buffer. */
+/* What one more receiver of a datagram or a frame takes of a turn, besides its bytes. */
+enum { HCA_RECEIVER_COST = 512 };
+static inline void hca_spend(uint64_t *budget, uint64_t bytes) {
+  *budget -= *budget < bytes ? *budget : bytes;
+}
+/* groups.c */
+bool hca_is_group(const uint8_t *gid);
+/* The member of a group after `last`; NULL: the first, or that there is none any more. */
+const struct hca_member *hca_next_member(struct hca *hca, const uint8_t *gid,
+                                         const struct hca_member *last);
+/* Whether policy lets a member have what `sender`, of this engine, sends to its group. */
+bool hca_hears(struct hca *hca, const struct hca_member *member, const struct hca_qp *sender);
+/* wire_datagram.c: sends the datagram that `qp` is at, whose data lies in the engine's buffer.
+ * HCA_STEP_AGAIN: it was sent, and has not ended. */
 enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
                                      const tessera_hca_ah_create *path,
                                      const struct hca_datagram *datagram);
@@ -127,7 +140,8 @@ bool hca_scatter_datagram(struct hca *hca, struct hca_qp *peer, const uint8_t *f
 /* datagram_send.c */
 /* Copies the request's data into the engine's own buffer, after the place of a header. */
 bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp);
-enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp);
+/* What is given to many takes of the turn's bytes what it is to each. */
+enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp, uint64_t *budget);
 
 /* frame.c: reads the headers of an Ethernet frame. False where it must not move: it is RoCE's, or
  * that cannot be told. */
@@ -137,6 +151,6 @@ bool hca_steers(const struct hca_steer *steer, const tessera_hca_frame_fields *f
 struct hca_qp *hca_steer_target(const struct hca_steer *steer,
                                 const tessera_hca_frame_fields *fields);
 /* raw.c */
-enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp);
+enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp, uint64_t *budget);
 
 #endif

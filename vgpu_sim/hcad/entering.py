@@ -1,0 +1,32 @@
+"""Requests to enter a multicast group: the wire enters it first, for which others may be asked."""
+
+import errno
+from typing import Final
+
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hcad import requests
+from vgpu_sim.hcad.objects import Objects
+
+_ENTERS: Final = int(HcaMessage.MCAST_ATTACH)
+
+
+def is_asked_for(data: bytes) -> bool:
+    """Tell whether a message asks to enter a group."""
+    return requests.type_of(data) == _ENTERS
+
+
+async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
+    """Carry a request to enter a group out; as ``requests.answer``.
+
+    Raises:
+        Malformed: no client library sends such a thing.
+    """
+    header, wanted = requests.read(data)
+    try:
+        group = objects.check_member(wanted)
+        if objects.wire_groups is None:
+            return requests.carry_out(objects, header, wanted)
+        async with objects.wire_groups.entered(objects.gids, group):
+            return requests.carry_out(objects, header, wanted)
+    except OSError as err:
+        return requests.encode(header, None, err.errno or errno.EIO), (), str(err)
