@@ -229,6 +229,8 @@ class Values:
         if not isinstance(source, Value):
             return self._immediate(source, type_)
         shape = self._own_shape(source)
+        if isinstance(shape, Vector):
+            return self._cut(source, type_, None)
         assert isinstance(shape, Affine), f"{source} is not affine"
         if shape.constant is not None:
             if BITS[type_] <= source.bits:
@@ -237,6 +239,18 @@ class Values:
         held = self.held[source]
         return held.names[0], held.scalar
 
+    def _cut(self, source: Value, type_: str, strip: int | None) -> tuple[str, str]:
+        """Read a strip's scalar, or the base, of what is a row only when it is cut to ``type_``.
+
+        So are numbers of lanes that are known: 8 * (tid - 1) of which 64 bits are held, where
+        tid - 1 has 32 and wraps around.
+        """
+        shape, bits = self.shape(source, BITS[type_]), BITS[type_]
+        assert isinstance(shape, Affine), f"{source} is a vector"
+        assert shape.constant is not None, f"lanes of {source} are not known"
+        offset = 0 if strip is None else shape.offsets[strip]
+        return constant(shape.constant + offset, integer(bits)), integer(bits)
+
     def _scalar(self, source: Source, type_: str, strip: int) -> tuple[str, str]:
         if not isinstance(source, Value):
             return self._immediate(source, type_)
@@ -244,7 +258,8 @@ class Values:
         if isinstance(shape, PerStrip):
             held = self.held[source]
             return held.names[strip], held.scalar
-        assert isinstance(shape, Affine), f"{source} is a vector"
+        if isinstance(shape, Vector):
+            return self._cut(source, type_, strip)
         whole = integer(source.bits)
         if shape.constant is not None:
             return constant(shape.constant + shape.offsets[strip], whole), whole
