@@ -229,3 +229,46 @@ def test_what_no_plan_can_compile_is_an_error_that_names_kernel_and_plan(
     with pytest.raises(jit.CodeGenerationError, match=r"vecadd, Plan\(width=4, strips=1") as caught:
         jit.Compiler().compile(module, function, _BLOCK, jit.Plan(4, 1))
     assert "lane by lane" not in str(caught.value)
+
+
+def _failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the generator fail, as a defect of it would, on all plans but the simplest."""
+    write = Assembler.text
+
+    def text(assembler: Assembler) -> str:
+        assert assembler.plan.width == 1, "not affine"
+        return write(assembler)
+
+    monkeypatch.setattr(Assembler, "text", text)
+
+
+def test_a_plan_that_the_generator_fails_on_gives_way_to_the_simplest_for_users(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    module, function = vecadd()
+    _failing(monkeypatch)
+    code = jit.Compiler(forgiving=True).compile(module, function, _BLOCK)
+    assert code.plan == jit.Plan(1, 1, versioned=False, tier=0)
+    assert "vecadd, block (" in caplog.text
+    assert "AssertionError: not affine" in caplog.text
+    with pytest.raises(AssertionError, match="not affine"):
+        jit.Compiler(forgiving=True).compile(module, function, _BLOCK, jit.Plan(16, 1))
+
+
+def test_who_tests_plans_sees_what_the_generator_fails_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, function = vecadd()
+    _failing(monkeypatch)
+    with pytest.raises(AssertionError, match="not affine"):
+        jit.Compiler().compile(module, function, _BLOCK)
+
+
+def test_first_code_that_the_generator_fails_on_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    module, function = vecadd()
+    assert jit.Compiler(forgiving=True).first(module, function, _BLOCK) is not None
+    _failing(monkeypatch)
+    assert jit.Compiler(forgiving=True).first(module, function, _BLOCK) is None
+    assert "AssertionError: not affine" in caplog.text

@@ -11,7 +11,7 @@ from typing import Any
 
 from vgpu_sim import isa
 from vgpu_sim.exec import approximations, cfg
-from vgpu_sim.exec.errors import CodeGenerationError, PlanError
+from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError, PlanError
 from vgpu_sim.exec.jit import (
     assemble,
     cache,
@@ -97,8 +97,13 @@ class Compiler:
     Loaded code and the LLVM session belong to this process: do not use one across a fork.
     """
 
-    def __init__(self, cache_dir: Path | None = None) -> None:
+    def __init__(self, cache_dir: Path | None = None, *, forgiving: bool = False) -> None:
+        """``forgiving``: what a chosen plan's generation ends with that is a defect of ours is
+        logged, and the kernel compiled lane by lane, as where LLVM refuses that plan's code. For
+        users; whoever tests plans wants to see it.
+        """
         self._cache_dir = cache_dir
+        self._forgiving = forgiving
         self._session: Any = None
         self._emit: Callable[[str, int], bytes] = _emit_here
         self._libraries = itertools.count()
@@ -141,14 +146,23 @@ class Compiler:
 
         ``checked``: the module is one that ``isa.container`` has read, and ``refusals`` were asked.
         """
-        form = self._form(module, function, block, checked=checked)
-        return self._finish(*self._object(module, form, block, plan), block)
+        try:
+            form = self._form(module, function, block, checked=checked)
+            return self._finish(*self._object(module, form, block, plan), block)
+        except ExecutionError:
+            raise
+        except Exception as error:
+            if plan is not None or not self._forgiving:
+                raise
+            _LOG.error("%s; compiling lane by lane instead", _defect(function, block, error))
+        form = self._form(module, function, block, checked=checked, best=False)
+        return self._finish(*self._object(module, form, block, SIMPLEST), block)
 
     def first(self, module: Module, function: Function, block: Block) -> NativeCode | None:
         """Compile a checked function by a plan that is made fast and runs slowly.
 
-        None where it has none, where ``compile`` itself takes no longer (``tiers``), or where LLVM
-        emits no code by that plan: another may do. Raises as ``compile``.
+        None where it has none, where ``compile`` itself takes no longer (``tiers``), or where there
+        is no code by that plan: another may do. Raises as ``compile``.
         """
         from vgpu_sim.exec.jit import llvm
 
@@ -156,11 +170,19 @@ class Compiler:
         plan, _ = tiers.first(form, block, llvm.vector_bits())
         if plan is None:
             return None
+        failure: object
         try:
             return self._finish(*self._object(module, form, block, plan), block)
         except CodeGenerationError as error:
-            _LOG.error("%s; compiling at once as good as can be", error)
-            return None
+            failure = error
+        except ExecutionError:
+            raise
+        except Exception as error:
+            if not self._forgiving:
+                raise
+            failure = _defect(function, block, error)
+        _LOG.error("%s; compiling at once as good as can be", failure)
+        return None
 
     def generate(
         self, module: Module, function: Function, block: Block, tier: int
@@ -320,6 +342,10 @@ class Compiler:
         groups, stack_bytes = geometry.groups, assembler.stack_bytes
         how = (groups, stack_bytes, assembler.counts, assembler.polls)
         return _Generated(form, made, text, *how)
+
+
+def _defect(function: Function, block: Block, error: Exception) -> str:
+    return f"{function.name}, block {block}: no code by its plan: {type(error).__name__}: {error}"
 
 
 def _emit_here(text: str, tier: int) -> bytes:

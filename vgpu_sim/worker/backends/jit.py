@@ -55,7 +55,7 @@ class JitBackend:
     """
 
     def __init__(self) -> None:
-        self._compiler = Compiler()
+        self._compiler = Compiler(forgiving=True)
         self._emitter: Emitter | None = None
         self._programs: dict[ProgramHandle, Program] = {}
         self._numbers = itertools.count(1)
