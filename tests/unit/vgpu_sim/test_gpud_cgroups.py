@@ -1,6 +1,7 @@
 """Slice groups: version 1 on the kernel itself, version 2 against a recorded tree."""
 
 import os
+import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
@@ -107,6 +108,16 @@ def test_v1_removes_the_parent_only_with_the_last_slice(v1):
     v1.remove_parent()
 
 
+@needs_v1
+def test_v1_makes_the_parent_again_that_another_gpud_has_removed(v1):
+    CgroupsV1(DEFAULT_ROOT, PARENT, cpu_count=2).remove_parent()
+    assert v1.existing() == set()
+    uuid = new_instance_uuid()
+    v1.prepare(uuid, SHARE, contexts=1)
+    assert v1.existing() == {uuid}
+    assert read("cpu", "", "cpu.shares") == 2 * 1024
+
+
 @pytest.fixture
 def v2_tree(tmp_path) -> Path:
     """What a v2 host shows, as far as it is read; the kernel's files appear with mkdir there."""
@@ -138,6 +149,16 @@ def test_v2_delegates_then_limits(v2_tree):
     assert groups.procs_files(uuid) == (str(leaf / "cgroup.procs"),)
     assert groups.processes(uuid) == {12, 34}
     assert groups.existing() == {uuid}
+
+
+def test_v2_makes_the_parent_again_that_another_gpud_has_removed(v2_tree):
+    groups = CgroupsV2(v2_tree, "tessera", cpu_count=2)
+    shutil.rmtree(v2_tree / "tessera")  # of the kernel's files rmdir asks nobody
+    assert groups.existing() == set()
+    uuid = new_instance_uuid()
+    groups.prepare(uuid, SHARE, contexts=1)
+    assert groups.existing() == {uuid}
+    assert (v2_tree / "tessera" / "cgroup.subtree_control").read_text() == "+memory +cpu"
 
 
 def test_a_node_without_groups_says_why(tmp_path):

@@ -36,10 +36,8 @@ class CgroupsV1:
             if needed not in present:
                 raise FileNotFoundError(f"{root / needed} is no cgroup v1 hierarchy")
         self._parents = {name: root / name / parent for name in present}
-        for group in self._parents.values():
-            _make(group)
-        # As a whole the slices stand beside the pods with the weight of the node's CPUs.
-        _write(self._parents["cpu"] / "cpu.shares", cpu_count * _WEIGHT_OF_ONE_CPU)
+        self._cpu_count = cpu_count
+        self._make_parents()
 
     @property
     def isolation(self) -> Isolation:
@@ -48,8 +46,11 @@ class CgroupsV1:
 
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
         """Create or update the group in every hierarchy."""
-        for parent in self._parents.values():
-            _make(parent / uuid)
+        try:
+            self._make_groups(uuid)
+        except FileNotFoundError:  # another gpud of this machine ended, and the parent was empty
+            self._make_parents()
+            self._make_groups(uuid)
         memory = self._parents["memory"] / uuid
         _write(memory / "memory.limit_in_bytes", share.memory_limit_bytes(contexts))
         cpu = self._parents["cpu"] / uuid
@@ -57,6 +58,16 @@ class CgroupsV1:
         _write(cpu / "cpu.shares", max(_SMALLEST_SHARES, weight))
         _write(cpu / "cpu.cfs_period_us", CPU_PERIOD_US)
         _write(cpu / "cpu.cfs_quota_us", share.quota_us() if share.strict else -1)
+
+    def _make_parents(self) -> None:
+        for group in self._parents.values():
+            _make(group)
+        # As a whole the slices stand beside the pods with the weight of the node's CPUs.
+        _write(self._parents["cpu"] / "cpu.shares", self._cpu_count * _WEIGHT_OF_ONE_CPU)
+
+    def _make_groups(self, uuid: InstanceUuid) -> None:
+        for parent in self._parents.values():
+            _make(parent / uuid)
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
         """Return one file per hierarchy."""
@@ -93,9 +104,13 @@ class CgroupsV1:
 
 
 def slice_directories(parent: Path) -> list[InstanceUuid]:
-    """Return the sub-directories that are named like an instance."""
-    found = []
-    for entry in parent.iterdir():
+    """Return the sub-directories that are named like an instance; none where there is no parent."""
+    found: list[InstanceUuid] = []
+    try:
+        entries = list(parent.iterdir())
+    except FileNotFoundError:
+        return found
+    for entry in entries:
         try:
             found.append(parse_instance_uuid(entry.name))
         except ValueError:

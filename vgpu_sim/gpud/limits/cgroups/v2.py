@@ -25,11 +25,8 @@ class CgroupsV2:
         if missing:
             raise FileNotFoundError(f"{root} does not offer the controllers {' '.join(missing)}")
         self._parent = root / parent
-        self._parent.mkdir(exist_ok=True)
-        wanted = " ".join(f"+{name}" for name in CONTROLLERS)
-        for group in (root, self._parent):
-            (group / "cgroup.subtree_control").write_text(wanted, encoding="ascii")
-        _write(self._parent / "cpu.weight", min(_HEAVIEST, cpu_count * _WEIGHT_OF_ONE_CPU))
+        self._cpu_count = cpu_count
+        self._make_parent()
 
     @property
     def isolation(self) -> Isolation:
@@ -39,13 +36,24 @@ class CgroupsV2:
     def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
         """Create or update the group."""
         group = self._parent / uuid
-        group.mkdir(exist_ok=True)
+        try:
+            group.mkdir(exist_ok=True)
+        except FileNotFoundError:  # another gpud of this machine ended, and the parent was empty
+            self._make_parent()
+            group.mkdir(exist_ok=True)
         _write(group / "memory.max", share.memory_limit_bytes(contexts))
         _write(group / "memory.swap.max", 0)
         weight = _WEIGHT_OF_ONE_CPU * share.cpu_count * share.sm_count // share.board_sm_count
         _write(group / "cpu.weight", min(_HEAVIEST, max(1, weight)))
         quota = str(share.quota_us()) if share.strict else "max"
         (group / "cpu.max").write_text(f"{quota} {CPU_PERIOD_US}", encoding="ascii")
+
+    def _make_parent(self) -> None:
+        self._parent.mkdir(exist_ok=True)
+        wanted = " ".join(f"+{name}" for name in CONTROLLERS)
+        for group in (self._parent.parent, self._parent):
+            (group / "cgroup.subtree_control").write_text(wanted, encoding="ascii")
+        _write(self._parent / "cpu.weight", min(_HEAVIEST, self._cpu_count * _WEIGHT_OF_ONE_CPU))
 
     def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
         """Return the one file."""
