@@ -71,7 +71,8 @@ def inputs(stack: Stack, sizes: Array) -> Array:
 def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
     """Learn ``errors``, ln(measured / predicted), of rows of inputs whose times are ``us``.
 
-    Returns None of too few rows, and where rows that were left out are not nearer for it.
+    Returns None of too few rows, and where rows that were left out are not nearer for it by more
+    than a standard error of how much nearer they are (Breiman et al., 1984, 3.4.3).
     """
     if len(rows) < LEAST_ROWS:
         return None
@@ -82,7 +83,8 @@ def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
     fold = np.random.RandomState(1).permutation(len(rows)) % _FOLDS
     left = {penalty: _left_out(features, errors, fold, penalty) for penalty in _PENALTIES}
     penalty = min(left, key=lambda one: float(np.abs(left[one]).mean()))
-    if np.abs(left[penalty]).mean() > np.abs(errors).mean():
+    nearer = np.abs(errors) - np.abs(left[penalty])
+    if nearer.mean() <= nearer.std(ddof=1) / np.sqrt(len(nearer)):
         return None
     weights = _ridge(features, errors, penalty)
     numbers = (tuple(map(float, column)) for column in (mean, spread, weights))

@@ -29,10 +29,14 @@ def test_it_learns_a_smooth_error_and_predicts_it_for_rows_that_it_has_not_seen(
     assert all(0 < width < 0.1 for _, width in learned.scatter)
 
 
-def test_it_does_not_learn_noise_or_from_few_rows() -> None:
-    noise = np.random.default_rng(5).normal(0, 0.1, COUNT)
-    learned = learn(rows(COUNT), noise, np.linspace(1, 9, COUNT))
-    assert learned is None or np.abs(learned.log(rows(200, 1))).mean() < 0.03
+@pytest.mark.parametrize("seed", [2, 5])
+def test_it_does_not_learn_noise(seed: int) -> None:
+    """By seed 2 rows left out are nearer, by chance: by less than a standard error."""
+    noise = np.random.default_rng(seed).normal(0, 0.1, COUNT)
+    assert learn(rows(COUNT, seed), noise, np.linspace(1, 9, COUNT)) is None
+
+
+def test_it_does_not_learn_from_few_rows() -> None:
     assert learn(rows(100), truth(rows(100)), np.linspace(1, 9, 100)) is None
 
 
