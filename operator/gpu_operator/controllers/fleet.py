@@ -41,8 +41,15 @@ class Fleet:
     def see(self, world: World, changes: Iterable[Named]) -> set[Named]:
         """Take the world as it is now, and what has changed in it; return what is to be looked at.
 
-        The world's ``index`` must be this object.
+        The world's ``index`` must be this object. After an error everything is seen anew.
         """
+        try:
+            return self._see(world, changes)
+        except Exception:
+            self._settings = None
+            raise
+
+    def _see(self, world: World, changes: Iterable[Named]) -> set[Named]:
         touched: set[Named] = set()
         settings = (world.policy, {n: (p.meta, p.spec) for n, p in world.pools.items()})
         if settings != self._settings:

@@ -43,7 +43,10 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     def add_after(self, key: Key, delay_s: float) -> None:
-        """Work on it after a while; an earlier date stays."""
+        """Work on it after a while; an earlier date stays. After none: as ``add``."""
+        if delay_s <= 0:
+            self.add(key)
+            return
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         if timer is not None and timer.when() <= loop.time() + delay_s:

@@ -96,9 +96,10 @@ class Worker:
         """Bring the indexes up to date, which tells what the last changes concern."""
         await asyncio.sleep(_BURST_S)
         self._looking = None
-        touched, _ = await self._computed(lambda world: None)
-        for key in touched:
-            self._queue.add(key)
+        try:
+            await self._computed(lambda world: None, delay_s=0.0)
+        except Exception:  # noqa: BLE001 - the next look sees everything anew
+            _log.exception("cannot take what has changed")
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -169,31 +170,37 @@ class Worker:
         return outcome
 
     async def _decided(self, key: Key) -> Outcome:
-        touched, outcome = await self._computed(lambda world: self._decide(key, world))
-        for other in touched - {key}:
-            self._queue.add_after(other, _BURST_S)
-        return outcome
+        return await self._computed(lambda world: self._decide(key, world), key)
 
-    async def _computed(self, compute: Callable[[World], _Result]) -> tuple[set[Key], _Result]:
+    async def _computed(
+        self,
+        compute: Callable[[World], _Result],
+        looked_at: Key | None = None,
+        delay_s: float = _BURST_S,
+    ) -> _Result:
         """Compute in the thread, on the world and its indexes as they are when the turn comes.
 
-        Return also what else is worth a look by what had changed until then.
+        What else is worth a look by what had changed until then is enqueued, also where computing
+        fails: nobody is told of a change twice.
         """
+        touched: set[tuple[str, str]] = set()
         async with self._turn:
             changes = self._store.take_changes()
             self.seen = seen = self._store.world()
 
-            def work() -> tuple[set[tuple[str, str]], _Result]:
+            def work() -> _Result:
                 world = replace(seen, index=self._fleet)
-                return self._fleet.see(world, changes), compute(world)
+                touched.update(self._fleet.see(world, changes))
+                return compute(world)
 
             self._turn_began = time.monotonic()
             try:
                 loop = asyncio.get_running_loop()
-                touched, result = await loop.run_in_executor(self._computing, work)
+                return await loop.run_in_executor(self._computing, work)
             finally:
                 self._turn_began = None
-        return {Key(kind, name) for kind, name in touched}, result
+                for other in {Key(kind, name) for kind, name in touched} - {looked_at}:
+                    self._queue.add_after(other, delay_s)
 
     def _decide(self, key: Key, world: World) -> Outcome:
         now = datetime.datetime.now(datetime.UTC)

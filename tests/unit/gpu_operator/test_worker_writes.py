@@ -8,7 +8,9 @@ import pytest
 from driven_operator import CONFIG
 
 from gpu_operator import errors
+from gpu_operator.controllers.fleet import Fleet
 from gpu_operator.controllers.tally import Tally
+from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import _AT_ONCE, Worker
@@ -104,6 +106,55 @@ def test_a_burst_of_changes_is_one_look() -> None:
         return looks
 
     assert asyncio.run(burst()) == 1
+
+
+async def _seen(worker: Worker, store: Store, name: str) -> None:
+    store.put("Node", {"metadata": {"name": name, "uid": "u"}})
+    worker.changed("Node", name)
+    assert worker._looking is not None
+    await worker._looking
+
+
+def test_what_changed_is_looked_at_though_the_object_at_hand_cannot_be_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def decide(self: Worker, key: Key, world: World) -> Outcome:
+        raise ZeroDivisionError(key)
+
+    monkeypatch.setattr(Worker, "_decide", decide)
+
+    async def scene() -> None:
+        store, queue = Store(), WorkQueue()
+        cluster: Any = Slow()
+        worker = Worker(cluster, store, queue, CONFIG, "ns", lambda: None)
+        await _seen(worker, store, "first")
+        store.put("Node", {"metadata": {"name": "other", "uid": "u"}})
+        assert not await worker.work(Key("Node", "first"))
+        assert Key("Node", "other") in queue._timers
+
+    asyncio.run(scene())
+
+
+def test_what_cannot_be_taken_is_taken_anew_with_all_that_changed_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scene() -> None:
+        store, queue = Store(), WorkQueue()
+        cluster: Any = Slow()
+        worker = Worker(cluster, store, queue, CONFIG, "ns", lambda: None)
+        await _seen(worker, store, "first")
+
+        def fail(*_: object) -> set[tuple[str, str]]:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Fleet, "_see_node", fail)
+            await _seen(worker, store, "second")
+        assert Key("Node", "second") not in queue._waiting
+        await _seen(worker, store, "third")
+        assert {Key("Node", "second"), Key("Node", "third")} <= queue._waiting
+
+    asyncio.run(scene())
 
 
 def test_a_list_that_brings_nothing_new_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
