@@ -74,9 +74,9 @@ class Spare:
 
     def end(self) -> None:
         """End it, which is this process's child."""
-        self._channel.close()
         with suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
+        self._channel.close()  # after that: it would take the end of an unread channel for a defect
 
 
 class Waiting:
