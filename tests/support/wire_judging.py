@@ -147,3 +147,12 @@ def nodes(first: Engine, second: Engine, **values: Any) -> Iterator[tuple[Node, 
         b = Node(second, **values)
         stack.callback(b.close)
         yield a, b
+
+
+@contextlib.contextmanager
+def listening(first: Engine, second: Engine) -> Iterator[tuple[Node, Node]]:
+    """Two of them, whose queue pairs take datagrams."""
+    with nodes(first, second) as made:
+        for node in made:
+            node.qp.listen(QKEY)
+        yield made

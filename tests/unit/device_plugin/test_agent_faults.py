@@ -8,7 +8,14 @@ import pytest
 from device_plugin.agent import faults
 from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.kube.gpu_object import GpuObject
-from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, GPUSpec, GPUStatus, WantedFault
+from gpu_operator.api.v1alpha1.gpu import (
+    FaultKind,
+    FaultPhase,
+    FaultStatus,
+    GPUSpec,
+    GPUStatus,
+    WantedFault,
+)
 from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
@@ -27,6 +34,17 @@ class _Gpud:
 
     def inject_fault(self, **asked: Any) -> None:
         self.hit.append(asked["instance"])
+
+
+def _carried_out(wanted: WantedFault) -> tuple[_Gpud, FaultStatus]:
+    spec = GPUSpec(
+        node_name="n", index=0, board=BOARD.key, uuid="GPU-0", pool="p", faults=(wanted,)
+    )
+    gpud: Any = _Gpud()
+    gpu = Gpu("GPU-0", 0, BOARD, "Healthy", SLICES)
+    of_gpu = GpuObject("gpu-0", "GPU-0", 1, False, spec, GPUStatus())
+    (told,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
+    return gpud, told
 
 
 @pytest.mark.parametrize(
@@ -50,13 +68,7 @@ def test_a_fault_comes_on_the_slice_that_is_named_or_on_none(
         start=start,
         compute_start=compute_start,
     )
-    spec = GPUSpec(
-        node_name="n", index=0, board=BOARD.key, uuid="GPU-0", pool="p", faults=(wanted,)
-    )
-    gpud: Any = _Gpud()
-    gpu = Gpu("GPU-0", 0, BOARD, "Healthy", SLICES)
-    of_gpu = GpuObject("gpu-0", "GPU-0", 1, False, spec, GPUStatus())
-    (told,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
+    gpud, told = _carried_out(wanted)
     if hit is None:
         assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
         assert f"has no slice {profile}" in told.message
@@ -67,12 +79,6 @@ def test_a_fault_comes_on_the_slice_that_is_named_or_on_none(
 @pytest.mark.parametrize("until", ["tomorrow", "2026-01-03T00:00:00", "2026-01-03", "1e9"])
 def test_a_time_that_is_none_is_refused_and_ends_no_agent(until: str) -> None:
     wanted = WantedFault(id="f", kind=FaultKind.HANG, until=until)
-    spec = GPUSpec(
-        node_name="n", index=0, board=BOARD.key, uuid="GPU-0", pool="p", faults=(wanted,)
-    )
-    gpud: Any = _Gpud()
-    gpu = Gpu("GPU-0", 0, BOARD, "Healthy", SLICES)
-    of_gpu = GpuObject("gpu-0", "GPU-0", 1, False, spec, GPUStatus())
-    (told,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
+    gpud, told = _carried_out(wanted)
     assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
     assert until in told.message

@@ -12,7 +12,7 @@ import wire_rig
 from hca_rig import BASE, until
 from rdma_lab import allow, policy
 from roce import UD, Packet, atomic_eth, deth, reth
-from wire_judging import QKEY, Node, nodes, pods_of
+from wire_judging import QKEY, Node, listening, nodes, pods_of
 
 from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (
@@ -30,9 +30,7 @@ SERVER = {"app": "server"}
 
 @pytest.fixture
 def pair(engines):
-    with nodes(*engines) as made:
-        for node in made:
-            node.qp.listen(QKEY)
+    with listening(*engines) as made:
         yield made
 
 

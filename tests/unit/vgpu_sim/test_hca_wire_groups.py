@@ -14,7 +14,7 @@ import wire_rig
 from hca_rig import BASE, Client, until
 from rdma_lab import allow, policy
 from roce import UD, Packet, deth
-from wire_judging import QKEY, Node, nodes, pods_of
+from wire_judging import QKEY, Node, listening, nodes, pods_of
 
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.hal import hca_objects
@@ -34,9 +34,7 @@ def group() -> str:
 
 @pytest.fixture
 def pair(engines):
-    with nodes(*engines) as made:
-        for node in made:
-            node.qp.listen(QKEY)
+    with listening(*engines) as made:
         yield made
 
 

@@ -108,6 +108,24 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
     asyncio.run(play())
 
 
+async def handed_over(
+    directory: Path, node: Node, engine: Engine, successor: Engine
+) -> tuple[Node, Callable[[], None]]:
+    """Return the node of the successor, which is held, and what lets it serve; the old one ends."""
+    assert await node.server.pause() == ""
+    engine.hold()
+    luggage = Luggage()
+    saved = json.loads(json.dumps(node.server.save(luggage)))
+    arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+    successor.hold()
+    next_one = Node(directory, successor, IP, Netd(directory))
+    serve = next_one.server.load(saved, arrived)
+    assert arrived.left() == []
+    engine.release()
+    await node.server.close()
+    return next_one, serve
+
+
 def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,17 +142,7 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
         assert device(reply).mtu == 3
         late = node.connect(A)
         await until(lambda: node.server._silent)
-        assert await node.server.pause() == ""
-        engine.hold()
-        luggage = Luggage()
-        saved = json.loads(json.dumps(node.server.save(luggage)))
-        arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
-        successor.hold()
-        next_one = Node(tmp_path, successor, IP, Netd(tmp_path))
-        serve = next_one.server.load(saved, arrived)
-        assert arrived.left() == []
-        engine.release()
-        await node.server.close()
+        next_one, serve = await handed_over(tmp_path, node, engine, successor)
         with pytest.raises(NoWire):
             open_sockets(WireAddress(IP))
         serve()
@@ -394,17 +402,7 @@ def test_a_group_is_handed_over_with_its_members(
         client, _ = await node.open(A)
         member = await membership(client)
         assert status(await ask(client, HcaMessage.MCAST_ATTACH, member)) == 0
-        assert await node.server.pause() == ""
-        engine.hold()
-        luggage = Luggage()
-        saved = json.loads(json.dumps(node.server.save(luggage)))
-        arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
-        successor.hold()
-        next_one = Node(tmp_path, successor, IP, Netd(tmp_path))
-        serve = next_one.server.load(saved, arrived)
-        assert arrived.left() == []
-        engine.release()
-        await node.server.close()
+        next_one, serve = await handed_over(tmp_path, node, engine, successor)
         assert is_entered()
         serve()
         successor.release()
