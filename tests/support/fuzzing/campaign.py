@@ -11,11 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Protocol
 
 from fuzzing import shrink, trial, workers
 from fuzzing.trial import Finding, Report
 from fuzzing.workers import Task, Workers
-from random_kernels.kernels import Kernel
 
 _SEQUENCE = 1 << 32  # kernels of one sequence
 _SHRUNK_PER_SIGNATURE = 2
@@ -39,6 +39,55 @@ class Options:
     meet: bool = False  # kernels whose threads meet at barriers
     calls: bool = False  # kernels with functions and local arrays
     folder: Path | None = None  # without: nothing is resumed or kept
+
+
+class Subject(Protocol):
+    """What a campaign examines, and how that is kept and made small."""
+
+    @property
+    def name(self) -> str:
+        """What is added to a sequence's number in the state."""
+
+    def workers(self, jobs: int, max_stage_seconds: float) -> Workers: ...
+
+    def tasks(self, seeds: Iterator[int]) -> Iterator[Any]: ...
+
+    def told(self, task: Any) -> str:
+        """Say in words how a task is launched."""
+
+    def save(self, task: Any, place: Path) -> None:
+        """Write the files of a task that failed."""
+
+    def shrunk(self, pool: Workers, task: Any, finding: Finding, place: Path) -> str:
+        """Write a smaller task that fails like this one; return which, and how small it is."""
+
+
+class Kernels:
+    """Random kernels of PTX (``random_kernels``)."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self.name = "-meet" if options.meet else "-calls" if options.calls else ""
+
+    def workers(self, jobs: int, max_stage_seconds: float) -> Workers:
+        return Workers(jobs, max_stage_seconds)
+
+    def tasks(self, seeds: Iterator[int]) -> Iterator[Task]:
+        options = self._options
+        return workers.tasks(seeds, options.plan_count, meet=options.meet, calls=options.calls)
+
+    def told(self, task: Task) -> str:
+        return f"block {task.kernel.block}"
+
+    def save(self, task: Task, place: Path) -> None:
+        (place / "kernel.ptx").write_text(task.kernel.text)
+
+    def shrunk(self, pool: Workers, task: Task, finding: Finding, place: Path) -> str:
+        fails = shrink.still_fails(pool, finding, (trial.plan_named(finding.plan),))
+        kernel = replace(task.kernel, plan=finding.plan)
+        small = shrink.shrink(kernel, fails, self._options.shrink_seconds)
+        (place / "shrunk.ptx").write_text(small.text)
+        return f"{len(small.code.splitlines())} lines: {place / 'shrunk.ptx'}"
 
 
 @dataclass
@@ -71,7 +120,7 @@ class Totals:
             f"{len(self.failed)} failed",
             f"{rate:.0f} kernels/min",
             f"{self.faulted} ended by a fault",
-            *(f"{count} refused by the JIT ({what})" for what, count in self.refused.items()),
+            *(f"{count} not run ({what})" for what, count in self.refused.items()),
         ]
         if self.unordered:
             parts.append(f"{self.unordered} without one meaning")
@@ -81,11 +130,15 @@ class Totals:
 class Campaign:
     """Runs ``options``; ``say`` hears lines for people."""
 
-    def __init__(self, options: Options, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self,
+        options: Options,
+        say: Callable[[str], None] = print,
+        subject: Subject | None = None,
+    ) -> None:
         self._options = options
-        self._name = (
-            f"{options.sequence}{'-meet' if options.meet else '-calls' if options.calls else ''}"
-        )
+        self._subject: Subject = subject or Kernels(options)
+        self._name = f"{options.sequence}{self._subject.name}"
         self._say = say
         self._totals = Totals()
         self._signatures: Counter[str] = Counter()
@@ -97,16 +150,11 @@ class Campaign:
         options, began = self._options, time.monotonic()
         until = began + options.minutes * 60
         told = began
-        failed: list[tuple[Task, Report]] = []
+        failed: list[tuple[Any, Report]] = []
         first = self._next
         try:
-            with Workers(options.jobs) as pool:
-                todo = workers.tasks(
-                    self._seeds(first + options.n),
-                    options.plan_count,
-                    meet=options.meet,
-                    calls=options.calls,
-                )
+            with self._subject.workers(options.jobs, workers.MAX_STAGE_SECONDS) as pool:
+                todo = self._subject.tasks(self._seeds(first + options.n))
 
                 def spent() -> bool:  # one kernel at least, however slow the machine
                     return self._totals.kernels > 0 and time.monotonic() > until
@@ -117,7 +165,7 @@ class Campaign:
                     self._totals.seconds = time.monotonic() - began
                     if report.findings:
                         failed.append((task, report))
-                        self._found(task.kernel, report)
+                        self._found(task, report)
                     if time.monotonic() > told + 30:
                         told = time.monotonic()
                         self._say(self._totals.summary())
@@ -136,36 +184,32 @@ class Campaign:
             self._next += 1
             yield seed
 
-    def _found(self, kernel: Kernel, report: Report) -> None:
+    def _found(self, task: Any, report: Report) -> None:
         for finding in report.findings:
             self._signatures[finding.signature()] += 1
         finding = report.findings[0]
         said = finding.detail.partition("\n")[0][:160]
-        self._say(f"kernel {report.seed}, block {kernel.block}: {finding.kind}: {said}")
+        self._say(f"kernel {report.seed}, {self._subject.told(task)}: {finding.kind}: {said}")
         if self._options.folder is None:
             return
         place = self._options.folder / str(report.seed)
         place.mkdir(parents=True, exist_ok=True)
-        (place / "kernel.ptx").write_text(kernel.text)
+        self._subject.save(task, place)
         findings = [f"{f.kind}\nplan: {f.plan}\n{f.detail}\n" for f in report.findings]
         (place / "report.txt").write_text("\n".join(findings))
 
-    def _shrink(self, failed: list[tuple[Task, Report]]) -> None:
+    def _shrink(self, failed: list[tuple[Any, Report]]) -> None:
         shrunk: Counter[str] = Counter()
         assert self._options.folder is not None
-        with Workers(1, max_stage_seconds=60) as pool:
+        with self._subject.workers(1, max_stage_seconds=60) as pool:
             for task, report in failed:
                 finding = report.findings[0]
                 signature = finding.signature()
                 if shrunk[signature] >= _SHRUNK_PER_SIGNATURE:
                     continue
                 shrunk[signature] += 1
-                fails = shrink.still_fails(pool, finding, (trial.plan_named(finding.plan),))
-                kernel = replace(task.kernel, plan=finding.plan)
-                small = shrink.shrink(kernel, fails, self._options.shrink_seconds)
-                place = self._options.folder / str(report.seed) / "shrunk.ptx"
-                place.write_text(small.text)
-                self._say(f"shrunk to {len(small.code.splitlines())} lines: {place}")
+                place = self._options.folder / str(report.seed)
+                self._say(f"shrunk to {self._subject.shrunk(pool, task, finding, place)}")
 
     def signatures(self) -> Counter[str]:
         """How often each kind of finding was made."""

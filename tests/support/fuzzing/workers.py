@@ -1,5 +1,7 @@
 """Worker processes that examine kernels, and may die of one without taking the fuzzer along.
 
+What a kernel is, and how it is examined, is the caller's; ``Task`` is what ``make fuzz`` has.
+
 A worker says what it begins before it begins it. When it dies or hangs, that is the finding: the
 kernel's seed, the plan, the signal, and the last it wrote to stderr.
 """
@@ -14,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from typing import Any, Self
+from typing import Any, Protocol, Self, TypeVar
 
 import native_launch
 from fuzzing import trial
@@ -23,7 +25,7 @@ from random_kernels import functions, kernels, meetings
 from random_kernels.kernels import Kernel
 
 _FORK = multiprocessing.get_context("fork")
-_MAX_STAGE_SECONDS = 300.0  # of wall time, on a machine that does much else
+MAX_STAGE_SECONDS = 300.0  # of wall time, on a machine that does much else
 _PR_SET_PDEATHSIG = 1
 _KERNELS_PER_WORKER = 400  # then LLVM's memory is given back
 
@@ -36,13 +38,32 @@ class Task:
     plan_count: int = 0
     plans: tuple[Any, ...] | None = None
 
+    @property
+    def seed(self) -> int:
+        return self.kernel.seed
+
+
+class Seeded(Protocol):
+    """What workers are given: anything that a seed names."""
+
+    @property
+    def seed(self) -> int: ...
+
+
+Given = TypeVar("Given", bound=Seeded)
+Examine = Callable[[Any, trial.Progress], Report]
+
+
+def _examine(task: Task, progress: trial.Progress) -> Report:
+    return trial.examine(task.kernel, progress, plans=task.plans, plan_count=task.plan_count)
+
 
 @dataclass
 class _Worker:
     process: Any
     connection: Connection
     log: str
-    task: Task | None = None
+    task: Seeded | None = None
     stage: str = ""
     since: float = field(default_factory=time.monotonic)
     served: int = 0
@@ -51,7 +72,10 @@ class _Worker:
 class Workers:
     """``jobs`` processes. Use as a context manager."""
 
-    def __init__(self, jobs: int, max_stage_seconds: float = _MAX_STAGE_SECONDS) -> None:
+    def __init__(
+        self, jobs: int, max_stage_seconds: float = MAX_STAGE_SECONDS, examine: Examine = _examine
+    ) -> None:
+        self._examine = examine
         self._max_stage_seconds = max_stage_seconds
         native_launch.prepare()
         self._directory = tempfile.TemporaryDirectory(prefix="fuzz-")
@@ -67,8 +91,8 @@ class Workers:
         self._directory.cleanup()
 
     def examine(
-        self, tasks: Iterator[Task], stop: Callable[[], bool] = lambda: False
-    ) -> Iterator[tuple[Task, Report]]:
+        self, tasks: Iterator[Given], stop: Callable[[], bool] = lambda: False
+    ) -> Iterator[tuple[Given, Report]]:
         """Yield each task's report as it comes, until they or time run out.
 
         What runs when ``stop`` turns true is not waited for.
@@ -82,7 +106,8 @@ class Workers:
             for index, worker in enumerate(self._workers):
                 if worker.task is None:
                     continue
-                task, report = worker.task, self._heard(index)
+                task: Any = worker.task
+                report = self._heard(index)
                 if report is not None:
                     self._give(index, tasks)
                     yield task, report
@@ -94,7 +119,7 @@ class Workers:
         if waited:
             wait(waited, timeout=1.0)
 
-    def _give(self, index: int, tasks: Iterator[Task]) -> None:
+    def _give(self, index: int, tasks: Iterator[Given]) -> None:
         worker = self._workers[index]
         if worker.served >= _KERNELS_PER_WORKER:
             worker = self._replace(index)
@@ -124,7 +149,7 @@ class Workers:
         else:
             with open(worker.log, encoding="utf-8", errors="replace") as log:
                 finding = trial.crash(-(worker.process.exitcode or 0), worker.stage, log.read())
-        report = Report(worker.task.kernel.seed, [finding])
+        report = Report(worker.task.seed, [finding])
         self._replace(index)
         return report
 
@@ -144,13 +169,13 @@ class Workers:
     def _start(self, index: int) -> _Worker:
         ours, theirs = _FORK.Pipe()
         log = os.path.join(self._directory.name, f"worker{index}.log")
-        process = _FORK.Process(target=_serve, args=(theirs, log), daemon=True)
+        process = _FORK.Process(target=_serve, args=(theirs, log, self._examine), daemon=True)
         process.start()
         theirs.close()
         return _Worker(process, ours, log)
 
 
-def _serve(connection: Connection, log: str) -> None:
+def _serve(connection: Connection, log: str, examine: Examine) -> None:
     ctypes.CDLL(None).prctl(
         _PR_SET_PDEATHSIG, signal.SIGKILL
     )  # others hold the pipe's far end, too
@@ -164,11 +189,7 @@ def _serve(connection: Connection, log: str) -> None:
             os._exit(0)
         os.ftruncate(2, 0)
         os.lseek(2, 0, os.SEEK_SET)
-        connection.send(
-            trial.examine(
-                task.kernel, connection.send, plans=task.plans, plan_count=task.plan_count
-            )
-        )
+        connection.send(examine(task, connection.send))
 
 
 def tasks(

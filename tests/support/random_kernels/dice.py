@@ -26,6 +26,10 @@ class Dice:
     def one_in(self, count: int) -> bool:
         return self.number(1, count) == 1
 
+    def percent(self, share: int) -> bool:
+        """Be true so often of a hundred times."""
+        return self.number(1, 100) <= share
+
     def pick(self, choices: Sequence[Chosen]) -> Chosen:
         return choices[self.number(0, len(choices) - 1)]
 

@@ -1,0 +1,74 @@
+"""``make fuzz ir=1``: random LLVM IR, on the host and as PTX on the interpreter and the JIT.
+
+    make fuzz ir=1                      sequence 1, from where it stopped, until interrupted
+    make fuzz ir=1 seed=7 n=1000        1,000 more programs of sequence 7
+    make fuzz ir=1 minutes=10 jobs=1    for ten minutes, on one core
+    make fuzz ir=1 plans=4              each under four plans more than launches take by themselves
+    make fuzz ir=1 kernel=.fuzz/ir/4294967301/shrunk.ll    one program again (also by its number)
+
+LLVM writes the code for this machine and the PTX alike, so no compiler is needed beside it. Ends
+with 1 when a program failed.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from fuzzing.campaign import Campaign, Options
+from random_ir import programs
+from random_ir.campaign import RandomIr
+
+_DEFAULTS = {"ir": "1", "seed": "1", "n": "1000000000", "minutes": "1000000", "plans": "1"}
+_DEFAULTS |= {"jobs": str(os.cpu_count() or 1), "kernel": "", "folder": ".fuzz", "shrink": "60"}
+_MAX_STAGE_SECONDS = 300
+
+
+def main(arguments: list[str]) -> int:
+    """Run what ``name=value`` arguments say; empty values are the defaults."""
+    said = dict(argument.split("=", 1) for argument in arguments)
+    unknown = said.keys() - _DEFAULTS.keys()
+    if unknown:
+        print(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(_DEFAULTS)}")
+        return 2
+    chosen = _DEFAULTS | {name: value for name, value in said.items() if value}
+    subject = RandomIr(int(chosen["plans"]), float(chosen["shrink"]))
+    if chosen["kernel"]:
+        return _again(chosen["kernel"], subject)
+    options = Options(
+        sequence=int(chosen["seed"]),
+        n=int(chosen["n"]),
+        minutes=float(chosen["minutes"]),
+        jobs=int(chosen["jobs"]),
+        shrink_seconds=float(chosen["shrink"]),
+        folder=Path(chosen["folder"]) / "ir",
+    )
+    campaign = Campaign(options, subject=subject)
+    try:
+        totals = campaign.run()
+    except KeyboardInterrupt:
+        print("stopped; the next run of this sequence goes on from here")
+        return 130
+    print(totals.summary())
+    for seed in totals.failed:
+        print(f"  make fuzz ir=1 kernel={seed}")
+    return 1 if totals.failed else 0
+
+
+def _again(which: str, subject: RandomIr) -> int:
+    if which.isdigit():
+        program = programs.generate(int(which))
+        print(program.text)
+    else:
+        program = programs.parse(Path(which).read_text())
+    print(subject.told(program))
+    with subject.workers(1, _MAX_STAGE_SECONDS) as pool:
+        (_, report) = next(pool.examine(iter([program])))
+    for finding in report.findings:
+        print(f"{finding.kind}: {finding.plan}\n{finding.detail}")
+    if not report.findings:
+        print(report.refused or f"no finding: {report.runs} native runs")
+    return 1 if report.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
