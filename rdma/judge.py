@@ -72,9 +72,8 @@ class Judge:
             peer = sender.identity if sender else OUTSIDE
             ingress = _ask(incoming.ingress if incoming else None, peer, source, flow)
         if receiver is None and destination.parsed.is_multicast:
-            shared = _is_member(
-                flow.pkey, outgoing
-            )  # and with each of the group's it is judged again
+            # With each of the group's it is judged again.
+            shared = _is_member(flow.pkey, outgoing)
         else:
             shared = _share(flow.pkey, outgoing, incoming)
         passing = egress.verbs & ingress.verbs

@@ -12,6 +12,7 @@ from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import GpudError
 from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.moments import moment
 from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, FaultStatus, WantedFault
 from mig import planner
 from mig.spec import Place
@@ -70,7 +71,7 @@ def _results(
 def _lasting(gpud: Gpud, gpu: Gpu, one: WantedFault, now: datetime.datetime) -> FaultStatus:
     left_ms = 0
     if one.until:
-        until = _moment(one.until)
+        until = moment(one.until)
         if until is None:
             message = f"until is not a time with its zone: {one.until!r}"
             return FaultStatus(id=one.id, phase=FaultPhase.REFUSED, message=message)
@@ -82,15 +83,6 @@ def _lasting(gpud: Gpud, gpu: Gpu, one: WantedFault, now: datetime.datetime) -> 
     if one.id in gpu.faults:
         return FaultStatus(id=one.id, phase=FaultPhase.ACTIVE)
     return _inject(gpud, gpu, one, left_ms, FaultPhase.ACTIVE)
-
-
-def _moment(text: str) -> datetime.datetime | None:
-    """Read an RFC 3339 time; None: it is none, as a person may have written it."""
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None
 
 
 def _inject(

@@ -156,3 +156,12 @@ def listening(first: Engine, second: Engine) -> Iterator[tuple[Node, Node]]:
         for node in made:
             node.qp.listen(QKEY)
         yield made
+
+
+def writes_alone(side: str) -> Any:
+    """Return a policy by which the client, "source", or the server lets writes pass and no more."""
+    if side == "source":
+        return rdma_lab.policy(
+            {"app": "client"}, policyTypes=["Egress"], egress=[rdma_lab.allow("Write")]
+        )
+    return rdma_lab.policy({"app": "server"}, ingress=[rdma_lab.allow("Write")])

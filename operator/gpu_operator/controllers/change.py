@@ -8,6 +8,7 @@ instances for a layout writes all of them.
 import datetime
 from dataclasses import dataclass
 
+from gpu_operator.api.moments import moment
 from gpu_operator.api.v1alpha1 import (
     CHANGED_AT,
     LAST_APPLIED,
@@ -134,12 +135,3 @@ def read(text: str) -> Places:
     if any(max(place.start, place.compute_start or 0) > _LAST_START for place in places):
         return ()
     return tuple(map(PlacedInstance.at, places))
-
-
-def moment(text: str) -> datetime.datetime | None:
-    """Read an RFC 3339 time; what a person broke, or left without its zone, is none."""
-    try:
-        found = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

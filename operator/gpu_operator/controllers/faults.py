@@ -7,11 +7,11 @@ out. A fault that lasts ends when its GPUFault is deleted.
 import datetime
 from collections.abc import Iterator
 
+from gpu_operator.api.moments import moment
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, FaultStatus, WantedFault
 from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.resource import Fault, Gpu
-from gpu_operator.controllers import change
 from gpu_operator.controllers.conditions import (
     Verdict,
     Verdicts,
@@ -99,7 +99,7 @@ def _wanted(fault: Fault) -> WantedFault:
     if spec.ecc is not None:
         count = spec.ecc.corrected or spec.ecc.uncorrected or 1
     until = ""
-    made = change.moment(fault.meta.created)
+    made = moment(fault.meta.created)
     if kind in _LASTING and spec.duration_seconds is not None and made is not None:
         until = (made + datetime.timedelta(seconds=spec.duration_seconds)).isoformat()
     return WantedFault(

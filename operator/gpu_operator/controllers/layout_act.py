@@ -3,6 +3,7 @@
 import datetime
 from collections.abc import Iterator
 
+from gpu_operator.api.moments import moment
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
@@ -64,5 +65,5 @@ def _withdrawn_at(gpu: Gpu) -> datetime.datetime | None:
     """Return when the agent said that it waits for holders, if it did."""
     for condition in gpu.status.conditions:
         if condition.type == ConditionType.PROGRESSING.value and condition.status == "True":
-            return change.moment(condition.last_transition_time)
+            return moment(condition.last_transition_time)
     return None

@@ -11,33 +11,22 @@
 Ends with 1 when a kernel failed.
 """
 
-import os
 import sys
 from pathlib import Path
 
+from fuzzing import command
 from fuzzing.campaign import Campaign, Options
 from fuzzing.workers import Task, Workers
 from random_kernels import kernels
 
-_DEFAULTS = {
-    "seed": "1",
-    "n": "1000000000",
-    "minutes": "1000000",
-    "plans": "0",
-    "meet": "0",
-    "calls": "0",
-}
-_DEFAULTS |= {"jobs": str(os.cpu_count() or 1), "kernel": "", "folder": ".fuzz", "shrink": "60"}
+_DEFAULTS = {**command.DEFAULTS, "plans": "0", "meet": "0", "calls": "0"}
 
 
 def main(arguments: list[str]) -> int:
     """Run what ``name=value`` arguments say; empty values are the defaults."""
-    said = dict(argument.split("=", 1) for argument in arguments)
-    unknown = said.keys() - _DEFAULTS.keys()
-    if unknown:
-        print(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(_DEFAULTS)}")
+    chosen = command.chosen(arguments, _DEFAULTS)
+    if chosen is None:
         return 2
-    chosen = _DEFAULTS | {name: value for name, value in said.items() if value}
     if chosen["kernel"]:
         return _again(chosen["kernel"], int(chosen["plans"]) or 2)
     options = Options(
@@ -52,12 +41,9 @@ def main(arguments: list[str]) -> int:
         folder=Path(chosen["folder"]),
     )
     campaign = Campaign(options)
-    try:
-        totals = campaign.run()
-    except KeyboardInterrupt:
-        print("stopped; the next run of this sequence goes on from here")
+    totals = command.totals_of(campaign)
+    if totals is None:
         return 130
-    print(totals.summary())
     for signature, count in campaign.signatures().most_common():
         print(f"  {count} x {signature}")
     return 1 if totals.failed else 0
@@ -71,11 +57,8 @@ def _again(which: str, plan_count: int) -> int:
         kernel = kernels.parse(Path(which).read_text())
     with Workers(1) as pool:
         (_, report) = next(pool.examine(iter([Task(kernel, plan_count)])))
-    for finding in report.findings:
-        print(f"{finding.kind}: {finding.plan}\n{finding.detail}")
-    if not report.findings:
-        print(report.unordered or f"no finding: {report.runs} native runs {report.refused}")
-    return 1 if report.findings else 0
+    none = report.unordered or f"no finding: {report.runs} native runs {report.refused}"
+    return command.told(report, none)
 
 
 if __name__ == "__main__":

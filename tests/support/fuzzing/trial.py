@@ -116,7 +116,7 @@ def examine(
         report.findings.append(Finding("compiler refuses", "", str(error)))
         return report
     except Exception as error:  # noqa: BLE001 - any other is a defect, and the fuzzer goes on
-        report.findings.append(Finding("compiler fails", "", _said(error)))
+        report.findings.append(Finding("compiler fails", "", said(error)))
         return report
     world = World(kernel, module)
     try:
@@ -128,7 +128,7 @@ def examine(
             return report
         report.faulted = bool(expected.codes)
         progress("interpreting")
-        _interpret(world, expected, report)
+        interpret(report, lambda: difference(expected, world.interpret()))
         if plans is None:
             plans = choose_plans(kernel, module, plan_count)
         _run_plans(kernel, module, world, expected, plans, report, progress)
@@ -137,11 +137,12 @@ def examine(
         world.close()
 
 
-def _interpret(world: World, expected: Outcome, report: Report) -> None:
+def interpret(report: Report, differs: Callable[[], str]) -> None:
+    """Report how what the interpreter computes ``differs``, or that it fails."""
     try:
-        wrong = difference(expected, world.interpret())
+        wrong = differs()
     except Exception as error:  # noqa: BLE001 - as above
-        report.findings.append(Finding("interpreter fails", "", _said(error)))
+        report.findings.append(Finding("interpreter fails", "", said(error)))
         return
     if wrong:
         report.findings.append(Finding("interpreter differs", "", wrong))
@@ -173,10 +174,10 @@ def _run_plans(
             report.refused = error.what
             return
         except Exception as error:  # noqa: BLE001 - as above
-            report.findings.append(Finding("jit fails", str(plan), _said(error)))
+            report.findings.append(Finding("jit fails", str(plan), said(error)))
             continue
         report.runs += 1
-        report.findings += (Finding("jit complains", shown, said) for said in complaints.said)
+        report.findings += (Finding("jit complains", shown, what) for what in complaints.said)
         if wrong:
             report.findings.append(Finding("jit differs", shown, wrong))
 
@@ -216,7 +217,8 @@ def _ranges(kernel: Kernel, dice: Dice) -> list[tuple[int, int]]:
     return list(itertools.pairwise(range(x * y * z + 1)))[::-1]
 
 
-def _said(error: Exception) -> str:
+def said(error: Exception) -> str:
+    """Return an error with the last places that it came through."""
     frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
     return f"{type(error).__name__}: {error}"[:2000] + f"\n{frames}"
 
@@ -226,6 +228,6 @@ def crash(number: int, stage: str, log: str) -> Finding:
     name = signal.Signals(number).name if number in set(signal.Signals) else f"exit {number}"
     lines = [line.strip()[:300] for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if "LLVM ERROR" in line or "Assertion" in line]
-    said = "; ".join(telling[:1])
-    head = f"{name} while {stage.split(' ')[0]}: {said}"
+    first = "; ".join(telling[:1])
+    head = f"{name} while {stage.split(' ')[0]}: {first}"
     return Finding("worker dies", stage, "\n".join([head, *lines[-20:]]))

@@ -10,27 +10,23 @@ LLVM writes the code for this machine and the PTX alike, so no compiler is neede
 with 1 when a program failed.
 """
 
-import os
 import sys
 from pathlib import Path
 
+from fuzzing import command
 from fuzzing.campaign import Campaign, Options
 from random_ir import programs
 from random_ir.campaign import RandomIr
 
-_DEFAULTS = {"ir": "1", "seed": "1", "n": "1000000000", "minutes": "1000000", "plans": "1"}
-_DEFAULTS |= {"jobs": str(os.cpu_count() or 1), "kernel": "", "folder": ".fuzz", "shrink": "60"}
+_DEFAULTS = {"ir": "1", **command.DEFAULTS, "plans": "1"}
 _MAX_STAGE_SECONDS = 300
 
 
 def main(arguments: list[str]) -> int:
     """Run what ``name=value`` arguments say; empty values are the defaults."""
-    said = dict(argument.split("=", 1) for argument in arguments)
-    unknown = said.keys() - _DEFAULTS.keys()
-    if unknown:
-        print(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(_DEFAULTS)}")
+    chosen = command.chosen(arguments, _DEFAULTS)
+    if chosen is None:
         return 2
-    chosen = _DEFAULTS | {name: value for name, value in said.items() if value}
     subject = RandomIr(int(chosen["plans"]), float(chosen["shrink"]))
     if chosen["kernel"]:
         return _again(chosen["kernel"], subject)
@@ -42,13 +38,9 @@ def main(arguments: list[str]) -> int:
         shrink_seconds=float(chosen["shrink"]),
         folder=Path(chosen["folder"]) / "ir",
     )
-    campaign = Campaign(options, subject=subject)
-    try:
-        totals = campaign.run()
-    except KeyboardInterrupt:
-        print("stopped; the next run of this sequence goes on from here")
+    totals = command.totals_of(Campaign(options, subject=subject))
+    if totals is None:
         return 130
-    print(totals.summary())
     for seed in totals.failed:
         print(f"  make fuzz ir=1 kernel={seed}")
     return 1 if totals.failed else 0
@@ -63,11 +55,7 @@ def _again(which: str, subject: RandomIr) -> int:
     print(subject.told(program))
     with subject.workers(1, _MAX_STAGE_SECONDS) as pool:
         (_, report) = next(pool.examine(iter([program])))
-    for finding in report.findings:
-        print(f"{finding.kind}: {finding.plan}\n{finding.detail}")
-    if not report.findings:
-        print(report.refused or f"no finding: {report.runs} native runs")
-    return 1 if report.findings else 0
+    return command.told(report, report.refused or f"no finding: {report.runs} native runs")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 """One program on each of the three: host, interpreter, JIT."""
 
 import itertools
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from fuzzing.trial import Finding, Report, emit_in_time
+from fuzzing.trial import Finding, Report, emit_in_time, interpret, said
 from random_ir import backends
 from random_ir.programs import Program
 from random_ir.world import World
@@ -48,7 +47,8 @@ def examine(program: Program, progress: Progress = lambda _: None, plan_count: i
         return report
     world = World(program, module)
     try:
-        _interpret(world, want, report, progress)
+        progress("interpreting")
+        interpret(report, lambda: difference(want, world.interpret()))
         _execute(program, module, world, want, plan_count, report, progress)
         progress("writing code")
         _write(program, module, plan_count, report)
@@ -96,17 +96,6 @@ def _drawn(program: Program, module: Module, count: int) -> list[jit.Plan]:
 
     legal = jit.legal_plans(module.functions[0], program.block, order)
     return list(itertools.islice(legal, count))
-
-
-def _interpret(world: World, want: np.ndarray, report: Report, progress: Progress) -> None:
-    progress("interpreting")
-    try:
-        wrong = difference(want, world.interpret())
-    except Exception as error:  # noqa: BLE001 - as above
-        report.findings.append(Finding("interpreter fails", "", said(error)))
-        return
-    if wrong:
-        report.findings.append(Finding("interpreter differs", "", wrong))
 
 
 def _execute(
@@ -159,9 +148,3 @@ def difference(want: np.ndarray, have: np.ndarray) -> str:
         return ""
     shown = [f"[{place}] {have[place]:#x} not {want[place]:#x}" for place in places[:4]]
     return f"{len(places)} words differ ({'; '.join(shown)})"
-
-
-def said(error: Exception) -> str:
-    """Return an error with the last places that it came through."""
-    frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
-    return f"{type(error).__name__}: {error}"[:2000] + f"\n{frames}"

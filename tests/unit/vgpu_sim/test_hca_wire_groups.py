@@ -14,7 +14,7 @@ import wire_rig
 from hca_rig import BASE, Client, until
 from rdma_lab import allow, policy
 from roce import UD, Packet, deth
-from wire_judging import QKEY, Node, listening, nodes, pods_of
+from wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
 
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.hal import hca_objects
@@ -225,17 +225,12 @@ def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
     node, peer = stage
     region = node.region()
     pods = pods_of(node.ip, peer.ip, labels=("server", "client"))
-    denying = (
-        policy(CLIENT, policyTypes=["Egress"], egress=[allow("Write")])
-        if side == "source"
-        else policy(SERVER, ingress=[allow("Write")])
-    )
     node.switch(rdma_lab.tables(1, pods))
     for _ in range(2):
         node.qp.receive((BASE, 100, region.key))
     peer.say()
     assert node.recv_cq.poll().status == 0
-    node.switch(rdma_lab.tables(2, pods, [denying]))
+    node.switch(rdma_lab.tables(2, pods, [writes_alone(side)]))
     region.view[:100] = bytes(100)
     for _ in range(3):
         peer.say()
