@@ -6,6 +6,9 @@ from pathlib import Path
 
 import failed_alone
 import pytest
+from left_threads import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown
+
+__all__ = ["pytest_fixture_setup", "pytest_runtest_setup", "pytest_runtest_teardown"]
 
 E2E = Path(__file__).parent / "e2e"
 

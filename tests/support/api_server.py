@@ -5,8 +5,10 @@ in memory and counts writes. It is not ours, so a stand-in is fair; what it hold
 would show.
 """
 
+import contextlib
 import http.server
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +22,27 @@ from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
 GPUS = f"/apis/{GROUP}/{VERSION}/gpus"
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 NODE = "node-1"
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """Hangs up at its end: a client keeps its connection for the next request."""
+
+    def __init__(self, *args: Any) -> None:
+        self._open: set[socket.socket] = set()
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for connection in list(self._open):
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 class ApiServer:
@@ -42,7 +65,8 @@ class ApiServer:
         self.slices: dict[str, dict[str, Any]] = {}
         self._slice_history: list[tuple[int, str, dict[str, Any]]] = []
         self._clients: list[ApiClient] = []
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.over = False
+        self._server = _Server(("127.0.0.1", 0), _handler(self))
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
@@ -51,7 +75,9 @@ class ApiServer:
     def __exit__(self, *error: object) -> None:
         for client in self._clients:
             client.close()
+        self.over = True  # watches end
         self._server.shutdown()
+        self._server.hang_up()
         self._server.server_close()
 
     @property
@@ -264,7 +290,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
             self.end_headers()
             deadline = time.monotonic() + timeout_s
             try:
-                while time.monotonic() < deadline and not api.broken:
+                while time.monotonic() < deadline and not api.broken and not api.over:
                     for at, kind, gpu in api.since(version, path):
                         self._chunk({"type": kind, "object": gpu})
                         version = at

@@ -9,6 +9,7 @@ import copy
 import itertools
 from collections import Counter
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import FINALIZER, NODE_LABEL, TAINTS
@@ -52,7 +53,7 @@ class FakeCluster:
             "kind": kind,
             "metadata": {
                 "name": name,
-                "uid": f"uid-{name}-{number}",
+                "uid": str(uuid5(NAMESPACE_URL, f"{kind}/{name}/{number}")),
                 "generation": 1,
                 "resourceVersion": str(number),
                 "creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z",

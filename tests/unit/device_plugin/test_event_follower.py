@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from endless import endless
 
 from device_plugin.agent.events import EventFollower
 from device_plugin.backends.gpud import Gpud
@@ -85,21 +86,21 @@ def test_every_connection_begins_with_holders_and_a_flood_is_few_lists(
 ) -> None:
     recorder = Recorder()
     follower = EventFollower(Gpud(tmp_path / "gpud.sock"), recorder, recorder, recorder.poke)  # type: ignore[arg-type]
-    threading.Thread(target=follower.run, daemon=True).start()
-    with gpud.accept() as connection:
-        until(lambda: recorder.refreshed == 1)
-        wanted = b'{"event":"holders_wanted","instance":"MIG-1","pod_uid":"x"}\n'
-        begin = time.monotonic()
-        connection.sendall(wanted * FLOOD)
-        until(lambda: recorder.pokes == FLOOD + 1)
-        assert recorder.refreshed <= 2 + (time.monotonic() - begin) / 0.25
-        for uid in ("known", "stranger"):
-            event = {"event": "fault", "pod_uid": uid, "kernel": uid, "message": "m"}
-            connection.sendall(json.dumps(event).encode() + b"\n")
-        until(lambda: recorder.told)
-    before = recorder.refreshed
-    with gpud.accept():  # gpud was restarted
-        until(lambda: recorder.refreshed == before + 1)
+    with endless(follower.run):
+        with gpud.accept() as connection:
+            until(lambda: recorder.refreshed == 1)
+            wanted = b'{"event":"holders_wanted","instance":"MIG-1","pod_uid":"x"}\n'
+            begin = time.monotonic()
+            connection.sendall(wanted * FLOOD)
+            until(lambda: recorder.pokes == FLOOD + 1)
+            assert recorder.refreshed <= 2 + (time.monotonic() - begin) / 0.25
+            for uid in ("known", "stranger"):
+                event = {"event": "fault", "pod_uid": uid, "kernel": uid, "message": "m"}
+                connection.sendall(json.dumps(event).encode() + b"\n")
+            until(lambda: recorder.told)
+        before = recorder.refreshed
+        with gpud.accept():  # gpud was restarted
+            until(lambda: recorder.refreshed == before + 1)
     assert recorder.told == ["kernel known: m"]
 
 

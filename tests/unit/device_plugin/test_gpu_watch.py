@@ -1,11 +1,11 @@
 """The agent's view of its GPU objects: listed once, followed after that, never older than known."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from api_server import ApiServer, wait_for
+from endless import endless
 
 from device_plugin.errors import ClusterError
 from device_plugin.kube.client import Kube
@@ -160,14 +160,13 @@ def test_on_the_wire_it_lists_once_however_often_it_is_asked_and_written() -> No
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        watch = GpuWatch(kube, lambda: None, lambda _: None)
-        threading.Thread(target=watch.run, daemon=True).start()
-        for number in range(5):
-            api.put_gpu("gpu-1", {**SPEC, "index": number})
-            wait_for(api, lambda n=number: watch.gpus()[0].generation == n + 2)
-            watch.apply_status("gpu-1", GPUStatus(agent_version=str(number)))
-            assert watch.gpus()[0].status.agent_version == str(number)
-        api.delete_gpu("gpu-1")
-        wait_for(api, lambda: not watch.gpus())
-        assert (api.lists, api.watches) == (1, 1)
-        api.broken = True
+        watch = GpuWatch(kube, lambda: None)
+        with endless(watch.run, wake=lambda: setattr(api, "broken", True)):
+            for number in range(5):
+                api.put_gpu("gpu-1", {**SPEC, "index": number})
+                wait_for(api, lambda n=number: watch.gpus()[0].generation == n + 2)
+                watch.apply_status("gpu-1", GPUStatus(agent_version=str(number)))
+                assert watch.gpus()[0].status.agent_version == str(number)
+            api.delete_gpu("gpu-1")
+            wait_for(api, lambda: not watch.gpus())
+            assert (api.lists, api.watches) == (1, 1)

@@ -2,11 +2,12 @@
 
 import dataclasses
 import datetime
-import threading
+from functools import partial
 from typing import Any
 
 import pytest
 from api_server import ApiServer, wait_for
+from endless import endless
 
 from device_plugin.agent import health, status
 from device_plugin.agent.events import describe
@@ -279,11 +280,12 @@ def test_events_that_nobody_writes_pile_up_only_so_far() -> None:
 def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
     with ApiServer() as api:
         notices = Notices(Kube("node-1", api.client()))
-        threading.Thread(target=notices.run, daemon=True).start()
-        for _ in range(3):
-            assert notices.post(POD, Reason.FAULTED, "kernel k, PTX line 7: illegal address")
-        wait_for(api, lambda: any(event["count"] == 3 for event in api.events.values()))
-        (event,) = api.events.values()
+        last = partial(notices.post_gpu, "gpu-1", "uid", Reason.FAULTED, "the end", True)
+        with endless(notices.run, wake=last):
+            for _ in range(3):
+                assert notices.post(POD, Reason.FAULTED, "kernel k, PTX line 7: illegal address")
+            wait_for(api, lambda: any(event["count"] == 3 for event in api.events.values()))
+            (event,) = api.events.values()
     assert event["count"] == 3
     assert event["involvedObject"]["uid"] == POD.uid
     assert (event["reason"], event["type"]) == ("Faulted", "Warning")
