@@ -314,7 +314,7 @@ def test_without_the_api_server_what_stands_is_served_and_nothing_changes(node: 
     node.api.broken = True
     node.agent.end(signal.SIGKILL)
     node.agent.start()
-    wait_until(lambda: node.agent.sockets())
+    wait_until(lambda: node.agent.answers("1g.10gb"))
     assert node.agent.devices("1g.10gb") == {uuid: "Healthy"}
     node.hold(uuid)
     wait_until(lambda: node.holders(uuid) == [POD_UID])

@@ -1,14 +1,15 @@
 """A test's threads end with it: one that goes on meets others, minutes later and elsewhere.
 
 A watch whose server had gone, tried again without a pause, once flooded whatever ran in its process
-until a test failed that knew nothing of it. So a test fails that leaves product code running; idle
-threads of pools and fixtures that live longer than one test are no business of it.
+until a test failed that knew nothing of it. So a test fails that leaves product code at work; what
+waits to be asked, idle threads of pools, and fixtures that live longer than a test do no harm.
 """
 
 import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 PRODUCT = frozenset({"device_plugin", "gpu_operator", "mig", "rdma", "vgpu_sim"})
 GRACE_S = 5.0
+IDLE_S = 2.0  # longer than the pause between any two tries
 _BEFORE = pytest.StashKey[set[threading.Thread]]()
 _shared: set[threading.Thread] = set()
 """Threads of fixtures that serve more than one test."""
@@ -40,25 +42,43 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test whose threads are still in product code a moment after its teardown."""
+    """Fail a test whose threads are still at work in product code a moment after its teardown."""
     result = yield
-    left = _left(item.stash[_BEFORE])
-    end = time.monotonic() + GRACE_S
-    while left and time.monotonic() < end:
+    began = time.monotonic()
+    woken = {thread: (_switches(thread), began) for thread in _left(item.stash[_BEFORE])}
+    while left := _left(item.stash[_BEFORE]):
+        now = time.monotonic()
+        for thread in left:
+            switches, since = _switches(thread), now
+            if thread in woken and woken[thread][0] == switches:
+                since = woken[thread][1]
+            woken[thread] = switches, since
+            if now - since > IDLE_S:
+                _shared.add(thread)
+        if now - began > GRACE_S:
+            places = ", ".join(f"{thread.name} in {place}" for thread, place in left.items())
+            raise AssertionError(f"{item.nodeid} has left at work: {places}")
         time.sleep(0.01)
-        left = _left(item.stash[_BEFORE])
-    assert not left, f"{item.nodeid} has left running: {', '.join(left)}"
     return result
 
 
-def _left(before: set[threading.Thread]) -> list[str]:
+def _left(before: set[threading.Thread]) -> dict[threading.Thread, str]:
     """Return new threads in product code, each with where it is."""
     new = set(threading.enumerate()) - before - _shared - {threading.current_thread()}
     if not new:
-        return []
+        return {}
     frames = sys._current_frames()
-    places = {thread.name: _place(frames.get(thread.ident or 0)) for thread in new}
-    return [f"{name} in {place}" for name, place in sorted(places.items()) if place]
+    places = {thread: _place(frames.get(thread.ident or 0)) for thread in new}
+    return {thread: place for thread, place in places.items() if place}
+
+
+def _switches(thread: threading.Thread) -> str:
+    """Return what a thread's waiting and being interrupted adds to."""
+    try:
+        status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+    except OSError:
+        return ""  # it has ended
+    return status[status.index("voluntary_ctxt_switches") :]
 
 
 def _place(frame: FrameType | None) -> str:

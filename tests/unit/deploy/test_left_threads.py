@@ -1,0 +1,44 @@
+"""A test that leaves product code at work fails by its own name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+TESTS = """
+import queue, threading
+from device_plugin.errors import ClusterError
+from device_plugin.kube.followed import Followed
+from vgpu_sim.system.foreign import ForeignSockets
+
+class Away:
+    def list(self): raise ClusterError("nobody answers")
+
+def test_tries_again_and_again():
+    followed = Followed(Away(), print)
+    threading.Thread(target=followed.run, args=(lambda err: None,), daemon=True).start()
+
+def test_waits_to_be_asked():
+    ForeignSockets("slice", refusing=False).start()
+
+def test_ends():
+    threading.Thread(target=queue.Queue().get, kwargs={"timeout": 0.1}).start()
+"""
+
+
+def test_what_goes_on_fails_and_what_waits_does_not(tmp_path: Path) -> None:
+    (tmp_path / "test_three.py").write_text(TESTS)
+    paths = [ROOT, ROOT / "operator", ROOT / "tests/support"]
+    hooks = ["-p", "left_threads", "-p", "no:cacheprovider"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *hooks, "test_three.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": ":".join(map(str, paths))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "1 error" in done.stdout and "3 passed" in done.stdout, done.stdout
+    left = "test_tries_again_and_again has left at work: Thread-1 (run) in device_plugin.kube"
+    assert left in done.stdout
