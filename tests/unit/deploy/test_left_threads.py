@@ -39,6 +39,7 @@ def test_what_goes_on_fails_and_what_waits_does_not(tmp_path: Path) -> None:
         timeout=120,
         check=False,
     )
-    assert "1 error" in done.stdout and "3 passed" in done.stdout, done.stdout
+    assert "1 error" in done.stdout, done.stdout
+    assert "3 passed" in done.stdout, done.stdout
     left = "test_tries_again_and_again has left at work: Thread-1 (run) in device_plugin.kube"
     assert left in done.stdout
