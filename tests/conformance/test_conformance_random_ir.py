@@ -5,20 +5,25 @@ The PTX is what compilers write: calls by their convention, local memory, odd wi
 optimisation.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
+from fuzzing import trial as fuzzing_trial
 from fuzzing.campaign import Campaign, Options, kernel_seed
 from fuzzing.trial import Report
 from random_ir import backends, programs, shrink, trial
 from random_ir.campaign import RandomIr
 from random_ir.programs import Program
 
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.errors import CodeGenerationError, UnsupportedError
 from vgpu_sim.exec.interp import integer
 from vgpu_sim.isa import Op
 
@@ -166,6 +171,34 @@ def test_what_differs_is_told_and_kept(monkeypatch: pytest.MonkeyPatch, tmp_path
     again = Campaign(replace(options, n=0), said.append, RandomIr())
     assert again.run().kernels == 0
     assert json.loads((tmp_path / "state.json").read_text()) == {"9": 1}
+
+
+def test_what_the_jit_found_a_way_around_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Text that LLVM refuses is compiled lane by lane instead: right results, and a defect."""
+    rightly, asked = fuzzing_trial.emit_in_time, itertools.count()
+
+    def refuse_the_first(text: str, tier: int) -> bytes:
+        if next(asked) == 0:
+            raise CodeGenerationError("expected instruction opcode")
+        return rightly(text, tier)
+
+    monkeypatch.setattr(fuzzing_trial, "emit_in_time", refuse_the_first)
+    monkeypatch.setattr(trial, "plans", lambda *_: [None])
+    monkeypatch.setattr(trial, "_WRITTEN", 0)
+    (finding,) = trial.examine(programs.generate(kernel_seed(1, 1))).findings
+    assert finding.kind == "jit complains"
+    assert "expected instruction opcode; compiling lane by lane" in finding.detail
+
+
+def test_what_the_jit_refuses_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise UnsupportedError("an odd instruction", "kernel", 1)
+
+    monkeypatch.setattr(jit.Compiler, "compile", refuse)
+    monkeypatch.setattr(trial, "plans", lambda *_: [None])
+    monkeypatch.setattr(trial, "_WRITTEN", 0)
+    (finding,) = trial.examine(programs.generate(kernel_seed(1, 1))).findings
+    assert (finding.kind, finding.detail) == ("jit refuses", "an odd instruction")
 
 
 def test_what_llvm_writes_no_ptx_of_is_no_finding() -> None:

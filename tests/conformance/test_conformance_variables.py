@@ -3,51 +3,10 @@ variables, tables with functions that a module does not define; both executors, 
 
 import re
 
-import native_launch
-import numpy as np
 import pytest
-from both_backends import Bench
+from thread_words import BLOCK, module, run
 
-from vgpu_sim.compiler import InvalidPtxError, compile_ptx
-from vgpu_sim.exec import jit
-from vgpu_sim.isa import Module
-
-BLOCK = 64
-
-
-def _module(variables: str, body: str) -> Module:
-    return compile_ptx(
-        f""".version 8.0\n.target sm_80\n.address_size 64\n{variables}
-        .visible .entry k(.param .u64 out)
-        {{ .reg .b64 %out, %rd<9>; .reg .b32 %t, %r<9>; .reg .pred %p;
-        ld.param.u64 %out, [out]; mov.u32 %t, %tid.x; mad.wide.u32 %out, %t, 8, %out;
-        {body} st.global.v2.u32 [%out], {{%r0, %r1}}; ret; }}""",
-        capability=(9, 0),
-    )
-
-
-def _run(module: Module, blocks: int = 2) -> list[list[int]]:
-    """Two words of each thread, which the executors agree about; they start with other bytes."""
-    assert module.refused == ()
-    function, shape = module.functions[0], (BLOCK, 1, 1)
-    size = -(-max(module.segment_bytes, 1) // 4096) * 4096
-    bench = Bench(b"\xab" * (8 * BLOCK), bytes(size))
-    try:
-        out, segment = bench.addresses()
-        contents = bytearray(size)
-        for variable, data in zip(module.variables, module.contents(segment), strict=True):
-            contents[variable.offset : variable.offset + len(data)] = data
-        bench._initial[1] = bytes(contents)
-        parameters = native_launch.pack(function.parameters, function.parameter_bytes, [out])
-        want = bench.interpret(module, (blocks, 1, 1), shape, parameters, segment)
-        legal = list(jit.legal_plans(function, shape))
-        for plan in [None, *legal[:: max(1, len(legal) // 4)]]:
-            have = bench.execute(module, (blocks, 1, 1), shape, parameters, plan, segment)
-            assert have == want, plan
-        rows: list[list[int]] = np.frombuffer(want[0], "<u4").reshape(BLOCK, 2).tolist()
-        return rows
-    finally:
-        bench.close()
+from vgpu_sim.compiler import InvalidPtxError
 
 
 def test_banks_of_constant_memory() -> None:
@@ -57,9 +16,9 @@ def test_banks_of_constant_memory() -> None:
         ld.const[0].v2.b32 {%r2, %r3}, [none]; ld.const[0].b32 %r4, [zero]; add.u32 %r0, %r0, %r4;
         mov.b64 %rd1, third; mov.b64 %rd2, again; setp.eq.u64 %p, %rd1, %rd2;
         ld.const[3].b32 %r5, [%rd1+65532]; selp.u32 %r1, 1, 0, %p; add.u32 %r1, %r1, %r5;"""
-    module = _module(variables, body)
-    assert {v.size for v in module.variables if v.name in ("third", "again")} == {64 << 10}
-    assert _run(module) == [[77 + 6 + 8, 1]] * BLOCK
+    made = module(variables, body)
+    assert {v.size for v in made.variables if v.name in ("third", "again")} == {64 << 10}
+    assert run(made) == [[77 + 6 + 8, 1]] * BLOCK
 
 
 @pytest.mark.parametrize(
@@ -73,12 +32,12 @@ def test_banks_of_constant_memory() -> None:
 )
 def test_what_constant_and_managed_variables_cannot_be(variables: str, said: str) -> None:
     with pytest.raises(InvalidPtxError, match=re.escape(said)):
-        _module(variables, "mov.b32 %r0, 0; mov.b32 %r1, 0;")
+        module(variables, "mov.b32 %r0, 0; mov.b32 %r1, 0;")
 
 
 def test_each_bank_has_room_of_its_own() -> None:
     variables = ".const[1] .b8 a[40000]; .const[2] .b8 b[40000]; .const .b8 c[40000];"
-    assert len(_module(variables, "mov.b32 %r0, 0; mov.b32 %r1, 0;").variables) == 3
+    assert len(module(variables, "mov.b32 %r0, 0; mov.b32 %r1, 0;").variables) == 3
 
 
 def test_a_local_variable_of_the_module_is_one_of_each_thread() -> None:
@@ -92,22 +51,22 @@ def test_a_local_variable_of_the_module_is_one_of_each_thread() -> None:
           sub.u32 %x, n, 1; call count, (%x); ret; }"""
     body = """ld.local.u32 %r2, [own+4]; add.u32 %r2, %r2, %t; st.local.u32 [own+4], %r2;
         call (%r0), get, (1); and.b32 %r3, %t, 7; call count, (%r3); call (%r1), get, (3);"""
-    found = _run(_module(variables, body))
+    found = run(module(variables, body))
     assert found == [[t, sum(range(t % 8 + 1))] for t in range(BLOCK)]
 
 
 def test_a_local_variable_that_stays_in_registers() -> None:
     body = "st.local.u32 [own+4], %t; ld.local.u32 %r0, [own+4]; mov.u32 %r1, 0;"
-    module = _module(".local .align 4 .b8 own[16];", body)
-    assert module.functions[0].local_bytes == 0
-    assert _run(module) == [[t, 0] for t in range(BLOCK)]
+    made = module(".local .align 4 .b8 own[16];", body)
+    assert made.functions[0].local_bytes == 0
+    assert run(made) == [[t, 0] for t in range(BLOCK)]
 
 
 def test_managed_and_unified_variables_are_global_ones() -> None:
     variables = """.visible .global .attribute(.managed) .align 8 .b32 m[2] = {3, 4};
         .global .attribute(.unified(19, 95)) .b32 u = 9;"""
     body = "ld.global.u32 %r0, [m+4]; ld.global.u32 %r1, [u]; add.u32 %r1, %r1, %r0;"
-    assert _run(_module(variables, body)) == [[4, 13]] * BLOCK
+    assert run(module(variables, body)) == [[4, 13]] * BLOCK
 
 
 def test_a_table_of_virtual_functions_with_one_that_has_no_body() -> None:
@@ -116,4 +75,4 @@ def test_a_table_of_virtual_functions_with_one_that_has_no_body() -> None:
         .global .align 8 .u64 table[3] = {__cxa_pure_virtual, seven, 0};"""
     body = """ld.global.u64 %rd1, [table+8]; call (%r0), %rd1, (), proto; mov.u32 %r1, 1;
         proto: .callprototype (.reg .u32 _) _ ();"""
-    assert _run(_module(variables, body)) == [[7, 1]] * BLOCK
+    assert run(module(variables, body)) == [[7, 1]] * BLOCK

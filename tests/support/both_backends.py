@@ -47,6 +47,10 @@ class Bench:
     def close(self) -> None:
         self.aperture.close()
 
+    def begin_with(self, index: int, data: bytes) -> None:
+        """Have a buffer begin with other bytes: such as hold the addresses of buffers."""
+        self._initial[index] = data
+
     def addresses(self) -> list[int]:
         return [buffer.address for buffer in self.buffers]
 

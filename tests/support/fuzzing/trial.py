@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from fuzzing.outcomes import Outcome, Unordered, World, difference
+from fuzzing.outcomes import Unordered, World, difference
 from random_kernels.dice import Dice
 from random_kernels.kernels import Kernel
 from scalar_ptx import text
@@ -22,6 +22,7 @@ from vgpu_sim.worker import compile_children
 
 _CAPABILITY = (10, 0)
 Progress = Callable[[str], None]
+Block = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,12 @@ def examine(
         interpret(report, lambda: difference(expected, world.interpret()))
         if plans is None:
             plans = choose_plans(kernel, module, plan_count)
-        _run_plans(kernel, module, world, expected, plans, report, progress)
+        dice = Dice(kernel.seed, 4)
+
+        def differs(loaded: jit.Loaded) -> str:
+            return difference(expected, world.execute(loaded, _ranges(kernel, dice)))
+
+        run_plans(report, module, kernel.block, plans, differs, progress)
         return report
     finally:
         world.close()
@@ -148,28 +154,31 @@ def interpret(report: Report, differs: Callable[[], str]) -> None:
         report.findings.append(Finding("interpreter differs", "", wrong))
 
 
-def _run_plans(
-    kernel: Kernel,
-    module: Module,
-    world: World,
-    expected: Outcome,
-    plans: Sequence[jit.Plan | None],
+def run_plans(
     report: Report,
+    module: Module,
+    block: Block,
+    plans: Sequence[jit.Plan | None],
+    differs: Callable[[jit.Loaded], str],
     progress: Progress,
 ) -> None:
-    native, dice = jit.Compiler(), Dice(kernel.seed, 4)
+    """Report how what native code of each plan computes ``differs``, and what the JIT said making it.
+
+    A kernel that it does not take is ``refused``.
+    """
+    native = jit.Compiler()
     native.emit_by(emit_in_time)
     complaints = _Complaints()
     for plan in plans:
         complaints.said.clear()
         try:
             progress(f"generating code for {plan}")
-            code = native.compile(module, module.functions[0], kernel.block, plan)
+            code = native.compile(module, module.functions[0], block, plan)
             shown = str(code.plan)
             progress(f"linking {shown}")
             loaded = native.load(code)
             progress(f"running {shown}")
-            wrong = difference(expected, world.execute(loaded, _ranges(kernel, dice)))
+            wrong = differs(loaded)
         except jit.UnsupportedError as error:
             report.refused = error.what
             return

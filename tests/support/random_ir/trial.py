@@ -1,11 +1,10 @@
 """One program on each of the three: host, interpreter, JIT."""
 
 import itertools
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from fuzzing.trial import Finding, Report, emit_in_time, interpret, said
+from fuzzing.trial import Finding, Progress, Report, interpret, run_plans, said
 from random_ir import backends
 from random_ir.programs import Program
 from random_ir.world import World
@@ -17,7 +16,6 @@ from vgpu_sim.exec.jit import llvm, ssa, tiers
 from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.isa import Module, verify
 
-Progress = Callable[[str], None]
 _WRITTEN = 6  # further plans whose code is written and not compiled: that is what costs
 _LONG_CODE_WORDS = 700  # from here on only what LLVM spends little time on
 
@@ -107,29 +105,20 @@ def _execute(
     report: Report,
     progress: Progress,
 ) -> None:
-    native = jit.Compiler()
-    native.emit_by(emit_in_time)
     progress("choosing plans")
     try:
         chosen = plans(program, module, plan_count)
     except Exception as error:  # noqa: BLE001 - as above
         report.findings.append(Finding("jit fails", "", said(error)))
         return
-    for plan in chosen:
-        try:
-            progress(f"generating code for {plan}")
-            code = native.compile(module, module.functions[0], program.block, plan)
-            progress(f"linking {code.plan}")
-            loaded = native.load(code)
-            progress(f"running {code.plan}")
-            found = world.execute(loaded)
-        except Exception as error:  # noqa: BLE001 - as above
-            report.findings.append(Finding("jit fails", str(plan), said(error)))
-            continue
-        report.runs += 1
-        wrong = found if isinstance(found, str) else difference(want, found)
-        if wrong:
-            report.findings.append(Finding("jit differs", str(code.plan), wrong))
+
+    def differs(loaded: jit.Loaded) -> str:
+        found = world.execute(loaded)
+        return found if isinstance(found, str) else difference(want, found)
+
+    run_plans(report, module, program.block, chosen, differs, progress)
+    if report.refused:  # what compilers write is taken; ``refused`` is for what LLVM does not
+        report.findings.append(Finding("jit refuses", "", report.refused))
 
 
 def _write(program: Program, module: Module, plan_count: int, report: Report) -> None:

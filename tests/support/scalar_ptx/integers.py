@@ -275,6 +275,16 @@ def _dot(opcode: str, modifiers: list[str]) -> Function:
     return Function(compute, 32, (32, 32, 32))
 
 
+def _clmad(opcode: str, modifiers: list[str]) -> Function:
+    def compute(a: int, b: int, c: int) -> int:
+        product = 0
+        for i in range(64):
+            product ^= (a << i) * _bit(b, i)
+        return (product >> 64 if "hi" in modifiers else product & ((1 << 64) - 1)) ^ c
+
+    return Function(compute, 64, (64, 64, 64))
+
+
 _MAKERS: dict[str, Callable[[str, list[str]], Function | None]] = {
     "bfe": _bfe,
     "bfi": _bfi,
@@ -299,6 +309,7 @@ _MAKERS: dict[str, Callable[[str, list[str]], Function | None]] = {
     "max": _relu,
     "dp4a": _dot,
     "dp2a": _dot,
+    "clmad": _clmad,
 }
 CARRIED = frozenset(["addc", "subc", "madc"])  # ``carries``
 OPCODES = frozenset(_MAKERS) - {"add", "sub", "mad", "min", "max"}  # without plain arithmetic's

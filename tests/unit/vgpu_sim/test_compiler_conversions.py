@@ -2,15 +2,13 @@
 
 import math
 from collections.abc import Callable
-from fractions import Fraction
 
 import number_reference as reference
 import pytest
-from binding_rows import COUNT, RANDOM, Words, forms, patterns, rounded, run, same, spellings
+from binding_rows import COUNT, RANDOM, forms, patterns, run, spellings
 from interpreted_ptx import compile_verified, kernel
-from number_reference import as_float, as_integer, bits_of, float_pattern
+from number_reference import as_float, as_integer
 
-from vgpu_sim.compiler.lower.families import convert
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.isa import Instruction
 
@@ -85,78 +83,6 @@ def test_setp(form: Form) -> None:
                 with_ = (third[lane] == 1) != negated
                 p, q = COMBINE[words["bool"]](p, with_), COMBINE[words["bool"]](q, with_)
             assert got[lane] == p + 2 * q, (spelling, negated, first, second)
-
-
-def _convert(pattern: int, source: str, to: str, words: Words) -> float:
-    """Return the converted number; as a pattern already where ``to`` is an integer type."""
-    clamp_low, clamp_high = 0, (1 << bits_of(to)) - 1
-    if to[0] == "s":
-        clamp_low, clamp_high = -(1 << (bits_of(to) - 1)), (1 << (bits_of(to) - 1)) - 1
-    mode = words.get("irnd") or words.get("rnd") or "rn"
-    if source[0] != "f":
-        number = as_integer(pattern, source)
-        if to[0] == "f":
-            return rounded(Fraction(number), to, mode) if number else 0.0
-        return min(max(number, clamp_low), clamp_high) if "sat" in words else number
-    if "ftz" in words and source == "f32":
-        pattern = reference.flush(pattern)
-    value = as_float(pattern, source)
-    if to[0] != "f":
-        if math.isnan(value):
-            return 1 << (bits_of(to) - 1) if source == "f64" or bits_of(to) == 64 else 0
-        if math.isinf(value):
-            return clamp_high if value > 0 else clamp_low
-        return min(max(reference.round_integral(Fraction(value), mode), clamp_low), clamp_high)
-    if math.isnan(value) or math.isinf(value) or value == 0:
-        return value
-    if "irnd" in words:
-        return math.copysign(reference.round_integral(Fraction(value), mode), value)
-    return rounded(Fraction(value), to, mode)
-
-
-def _is_cvt(words: Words) -> bool:
-    """PTX ISA, "cvt": which conversions take which rounding."""
-    to, source = words["dtype"], words["atype"]
-    if "ftz" in words and "f32" not in (to, source):
-        return False
-    if to[0] != "f":
-        return ("irnd" in words) == (source[0] == "f") and "rnd" not in words
-    if source[0] != "f" or bits_of(to) < bits_of(source):
-        return "rnd" in words
-    return "rnd" not in words and ("irnd" not in words or to == source)
-
-
-@pytest.mark.parametrize("form", forms(lambda form: form.lower is convert.cvt))
-def test_cvt(form: Form) -> None:
-    ran = 0
-    for spelling, words in spellings(form):
-        if words.keys() & {"ftz", "sat"} and "rnd" not in words:
-            pair = (words["dtype"], words["atype"])
-            needs = pair[0][0] == "f" and (pair[1][0] != "f" or bits_of(pair[0]) < bits_of(pair[1]))
-            if needs and "irnd" not in words:
-                spelling = spelling.replace("cvt.", "cvt.rn.", 1)
-                words = {"rnd": "rn", **words}
-        if not _is_cvt(words) or "bf16" in words.values():
-            continue  # test_small_conversions has bfloat16
-        ran += 1
-        to, source = words["dtype"], words["atype"]
-        values = patterns(source)
-        # A wider result register shows the extension: 64 bits wherever PTX allows it.
-        wide = to if to[0] == "f" else f"{to[0]}64"
-        got = run(f"{spelling} %d, %a;", wide, [(source, values)])
-        for lane in range(COUNT):
-            wanted = _convert(values[lane], source, to, words)
-            where = (spelling, hex(values[lane]), hex(got[lane]), wanted)
-            if to[0] != "f":
-                cut = as_integer(int(wanted), to)
-                assert got[lane] == cut & ((1 << 64) - 1), where
-                continue
-            if "sat" in words:
-                wanted = reference.saturate(wanted)
-            if "ftz" in words and to == "f32" and not math.isnan(wanted):
-                wanted = as_float(reference.flush(float_pattern(wanted, to)), to)
-            assert same(got[lane], wanted, to), where
-    assert ran > 0
 
 
 @pytest.mark.parametrize("to", ["u8", "s16", "u32", "s64"])

@@ -8,14 +8,12 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-import number_reference as reference
-import numpy as np
+import float_forms
 import pytest
-from binding_rows import COUNT, Words, forms, patterns, rounded, run, same, spellings
-from number_reference import as_float, as_integer, bits_of, float_pattern
+from binding_rows import COUNT, Words, forms, patterns, run, spellings
+from number_reference import as_integer, bits_of
 from scalar_ptx import integers, video
 
-from vgpu_sim.compiler.lower import one_word
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS
 from vgpu_sim.isa import Family
@@ -76,35 +74,14 @@ INTEGER_OPCODES = {
 }
 
 
-FLOAT_OPCODES = {
-    "add",
-    "sub",
-    "mul",
-    "fma",
-    "mad",
-    "neg",
-    "abs",
-    "min",
-    "max",
-    "div",
-    "rcp",
-    "sqrt",
-}
-
-
 def _is_plain(form: Form) -> bool:
     """Return whether an integer row has no more than its arithmetic: test_compiler_integers, _video."""
     names = {slot.name for slot in form.slots}
     return not names & {"cc", "sat", "relu"} and "s16x2" not in form.types
 
 
-def _is_float(form: Form) -> bool:
-    return form.pattern.endswith((".f32", ".f64")) and form.opcode in FLOAT_OPCODES
-
-
 # test_approximations, test_halves, test_float_comparisons
 ELSEWHERE = {"rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "copysign", "set", "slct", "testp"}
-COARSE = "rcp.approx.ftz.f64"
 
 
 @pytest.mark.parametrize(
@@ -146,82 +123,10 @@ def test_predicate_logic(opcode: str) -> None:
     assert got == [_integer({}, opcode, "u32", [x, y]) & 1 for x, y in zip(a, b, strict=True)]
 
 
-def _extremum(a: float, b: float, largest: bool) -> float:
-    if math.isnan(a) or math.isnan(b):
-        return b if math.isnan(a) else a
-    if a == b == 0:  # -0 is below +0
-        negative = math.copysign(1, a) < 0 or math.copysign(1, b) < 0
-        both = math.copysign(1, a) < 0 and math.copysign(1, b) < 0
-        return -0.0 if (both if largest else negative) else 0.0
-    return max(a, b) if largest else min(a, b)
-
-
-def _float(words: Words, opcode: str, type_: str, x: list[float]) -> float:
-    """Compute what rounds to nearest with numpy, what is directed or fused exactly."""
-    number = reference.FORMATS[type_].dtype.type
-    mode = words.get("rnd", "rn")
-    match opcode:
-        case "neg":
-            return -x[0]
-        case "abs":
-            return math.copysign(x[0], 1)
-        case "min" | "max":
-            return _extremum(x[0], x[1], opcode == "max")
-        case "fma" | "mad":
-            return rounded(Fraction(x[0]) * Fraction(x[1]) + Fraction(x[2]), type_, mode)
-    if mode == "rn":
-        native: dict[str, Callable[[], float]] = {
-            "add": lambda: number(x[0]) + number(x[1]),
-            "sub": lambda: number(x[0]) - number(x[1]),
-            "mul": lambda: number(x[0]) * number(x[1]),
-            "div": lambda: number(x[0]) / number(x[1]),
-            "rcp": lambda: number(1) / number(x[0]),
-            "sqrt": lambda: np.sqrt(number(x[0])),
-        }
-        with np.errstate(all="ignore"):
-            return float(native[opcode]())
-    exact: dict[str, Callable[[], Fraction]] = {
-        "add": lambda: Fraction(x[0]) + Fraction(x[1]),
-        "sub": lambda: Fraction(x[0]) - Fraction(x[1]),
-        "mul": lambda: Fraction(x[0]) * Fraction(x[1]),
-        "div": lambda: Fraction(x[0]) / Fraction(x[1]),
-        "rcp": lambda: 1 / Fraction(x[0]),
-    }
-    return rounded(exact[opcode](), type_, mode)
-
-
-@pytest.mark.parametrize(
-    "form",
-    forms(lambda form: _is_float(form) and form.lower is one_word.lower and form.pattern != COARSE),
-)
-def test_float(form: Form) -> None:
-    type_ = form.pattern[-3:]
-    for spelling, words in spellings(form):
-        directed = words.get("rnd", "rn") != "rn"
-        finite = directed or form.opcode in ("fma", "mad")
-        operands = [(type_, patterns(type_, finite)) for _ in range(form.operand_count - 1)]
-        text = f"{spelling} {', '.join(['%d', '%a', '%b', '%c'][: form.operand_count])};"
-        got = run(text, type_, operands)
-        for lane in range(COUNT):
-            lanes = [values[lane] for _, values in operands]
-            if "ftz" in words:
-                lanes = [reference.flush(pattern) for pattern in lanes]
-            numbers = [as_float(pattern, type_) for pattern in lanes]
-            if form.opcode == "sqrt" and directed:
-                if numbers[0] > 0:
-                    value, result = Fraction(numbers[0]), as_float(got[lane], type_)
-                    assert reference.square_root_is(value, result, type_, words["rnd"]), spelling
-                continue
-            wanted = _float(words, form.opcode, type_, numbers)
-            if "sat" in words:
-                wanted = reference.saturate(wanted)
-            if "ftz" in words and not math.isnan(wanted):
-                wanted = as_float(reference.flush(float_pattern(wanted, type_)), type_)
-            assert same(got[lane], wanted, type_), (spelling, numbers, hex(got[lane]), wanted)
-
-
 def test_no_row_is_left_out() -> None:
-    checked = INTEGER_OPCODES | FLOAT_OPCODES | {"setp", "cvt", "mov", "selp", "cvta", "isspacep"}
+    checked = (
+        INTEGER_OPCODES | float_forms.OPCODES | {"setp", "cvt", "mov", "selp", "cvta", "isspacep"}
+    )
     elsewhere = (
         MEMORY_OPCODES  # test_compiler_memory
         | CONTROL_OPCODES  # test_compiler_control

@@ -325,6 +325,50 @@ def test_powers_of_two() -> None:
     assert (pairs == np.where(np.isnan(powers), 0x7FFF, wanted)).all()
 
 
+def _halves(numbers: np.ndarray, words: str) -> np.ndarray:
+    """Return products as patterns of bfloat16, by way of binary32, which holds all but infinities."""
+    if "relu" in words:
+        numbers = np.where(numbers <= 0, 0.0, numbers)
+    singles = numbers.astype(np.float32)
+    assert ((singles == numbers) | np.isnan(numbers) | (abs(numbers) > 2.0**127)).all()
+    found = singles.astype(ml_dtypes.bfloat16)
+    if "satfinite" in words:
+        largest = ml_dtypes.finfo(ml_dtypes.bfloat16).max
+        found = np.where(np.isinf(found), np.copysign(largest, found), found)
+    patterns = found.astype(ml_dtypes.bfloat16).view(np.uint16)
+    return np.where(np.isnan(numbers), np.uint16(0x7FFF), patterns).astype(np.uint32)
+
+
+def _powers(codes: np.ndarray) -> np.ndarray:
+    return np.where(codes == 0xFF, np.nan, np.exp2(codes.astype(np.float64) - 127))
+
+
+@pytest.mark.parametrize("words", ["", ".relu", ".satfinite", ".relu.satfinite"])
+@pytest.mark.parametrize("name", ["s2f6", *TINY])
+@np.errstate(all="ignore")
+def test_small_numbers_times_powers_of_two(name: str, words: str) -> None:
+    """Each half has a power of its own; 2 of s2f6's eight bits are before the point."""
+    bits = 8 if name == "s2f6" else TINY[name][1]
+    codes = np.random.default_rng(6).integers(0, 1 << 16, (2, 1 << 14)).astype(np.uint16)
+    pairs, scales = codes[0] & np.uint16((1 << 2 * bits) - 1), codes[1]
+    scales[:600] = np.arange(600) * 0x0101 % 0xFFFF
+
+    def number(shift: int) -> np.ndarray:
+        if name == "s2f6":
+            return (pairs >> shift * 8).astype(np.int8) / 64.0
+        part = (pairs >> shift * bits & ((1 << _width(name)) - 1)).astype(np.uint8)
+        return part.view(TINY[name][0]).astype(np.float64)
+
+    plain = [number(shift) for shift in (0, 1)]
+    if name == "s2f6":
+        got = evaluate(f"cvt.rn{words}.bf16x2.s2f6x2 %d, %a;", 32, pairs)
+        assert (got == (_halves(plain[1], words) << 16 | _halves(plain[0], words))).all()
+    body = _from(2 * bits, f"cvt.rn{words}.scaled::n2::ue8m0.bf16x2.{name}x2 %d, %a, %b;")
+    got = evaluate(body, 32, pairs, scales)
+    products = [plain[n] * _powers(scales >> 8 * n & 0xFF) for n in (0, 1)]
+    assert (got == (_halves(products[1], words) << 16 | _halves(products[0], words))).all()
+
+
 def _by_chance(value: float, type_: str, chance: int, bits: int, finite: bool, relu: bool) -> int:
     """Round a number by the definition: its fraction of a last place, cut to ``bits``, + chance."""
     stored, bias, width, largest = {

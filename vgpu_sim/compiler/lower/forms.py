@@ -184,13 +184,12 @@ class Form:
         return len(self.operands.split(", ")) if self.operands else 0
 
     def match(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
-        """Assign each modifier (with its dot) to a slot, in order unless any will do."""
-        if self.any_order:
-            return self._match_any(modifiers)
         """Assign each modifier (with its dot) to a slot: in order, or if that fails in any order.
 
         Where PTX knows an order the parser has held the modifiers to it.
         """
+        if self.any_order:
+            return self._match_any(modifiers)
         found = self._ordered(modifiers)
         return found if isinstance(found, Match) else self._unordered(modifiers) or found
 

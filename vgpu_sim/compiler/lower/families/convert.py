@@ -1,12 +1,13 @@
 """cvt: between scalar types, and from and to packed numbers, element by element."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Any, Final
 
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import BINARY, FLOATS, INTEGERS, TERNARY, UNARY, Form, Match
+from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Rounding
@@ -14,6 +15,8 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Rounding
 _CONVERTIBLE = ("u8", "s8", *INTEGERS, "f16", "bf16", *FLOATS)
 _PACKED_RESULTS = ("f8x2", "halves", "ue8m0x2", "bf16x2")
 _SCALAR_HALVES = {DataType.F16, DataType.BF16}
+_F32 = DataType.F32
+_TO_THE_MINUS_6 = 0x3C80_0000
 _QUARTER = ("u4", "s4", "u2", "s2")
 
 
@@ -162,12 +165,50 @@ def from_packed(context: Context, form: Form, match: Match) -> None:
     _joined(context, first, bits, Op.CVT, [(high,), (low,)], fields)
 
 
+def scaled(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt of two small numbers to .bf16x2, each times its power of two if there are any.
+
+    Both factors and, but for an infinity, the product are numbers of .f32; it is rounded once.
+    """
+    first, operand, *powers = context.operands
+    word, sequence = match["atype"], Sequence(context.builder)
+    bits = 4 if word == "e2m1x2" else 8
+    held = UNTYPED[2 * bits]
+    pair = values.source(context, operand, held, wider=held is DataType.B8)
+    numbers = []
+    for number in _upper_and_lower(sequence, pair, bits):
+        if word == "s2f6x2":  # two's complement, with six bits behind the point
+            whole = sequence.word(
+                Op.CVT, _F32, number, source_type=DataType.S8, rounding=Rounding.RN
+            )
+            numbers.append(sequence.word(Op.FMUL, _F32, whole, Literal(_TO_THE_MINUS_6)))
+        else:
+            numbers.append(_single(sequence, number, DATA_TYPES[word[:-2]]))
+    if powers:
+        scales = values.source(context, powers[0], DataType.B16)
+        for place, scale in enumerate(_upper_and_lower(sequence, scales, 8)):
+            factor = _single(sequence, scale, DataType.UE8M0)
+            numbers[place] = sequence.word(Op.FMUL, _F32, numbers[place], factor)
+    fields = {"type": DataType.BF16, "source_type": _F32, **_fields(match)}
+    _joined(context, first, 16, Op.CVT, [(number,) for number in numbers], fields)
+
+
+def _upper_and_lower(sequence: Sequence, pair: Operand, bits: int) -> tuple[Operand, Operand]:
+    return sequence.word(Op.SHR, DataType.U16, pair, Literal(bits)), pair
+
+
+def _single(sequence: Sequence, number: Operand, type_: DataType) -> Register:
+    """Return a number of a small format as .f32; .bf16 holds all of them."""
+    exact = sequence.word(Op.CVT, DataType.BF16, number, source_type=type_)
+    return sequence.word(Op.CVT, _F32, exact, source_type=DataType.BF16)
+
+
 def _joined(
     context: Context,
     first: tree.Operand,
     bits: int,
     op: Op,
-    sources: Sequence[tuple[Operand, ...]],
+    sources: Collection[tuple[Operand, ...]],
     fields: dict[str, Any],
 ) -> None:
     """Convert numbers and put them together, the first at the top, ``bits`` for each."""
@@ -224,6 +265,7 @@ _F8X2 = ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2")
 _PACKED = "MAX, MIN and AND of each, SHL, OR"
 _PAIR = "CVT of each, SHL, OR"
 _UNPACKED = "after SHR; CVT of each, SHL, OR"
+_SCALED = "after SHR; CVT to .f32, FMUL and CVT of each, SHL, OR"
 _CHANCE = "after SHR of the random bits; CVT_RS of each, SHL, OR"
 
 FORMS: Final = (
@@ -254,6 +296,15 @@ FORMS: Final = (
     Form("cvt.frnd3{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, ("ue8m0x2",), _PAIR),
     Form("cvt.frnd3{.satfinite}.ue8m0x2.atype", UNARY, Op.CVT, from_packed, ("bf16x2",), _UNPACKED),
     Form("cvt.rn.bf16x2.atype", UNARY, Op.CVT, from_packed, ("ue8m0x2",), _UNPACKED),
+    Form("cvt.rn{.relu}{.satfinite}.bf16x2.atype", UNARY, Op.CVT, scaled, ("s2f6x2",), _SCALED),
+    Form(
+        "cvt.rn{.relu}{.satfinite}.scaled::n2::ue8m0.bf16x2.atype",
+        "d, a, scales",
+        Op.CVT,
+        scaled,
+        (*_F8X2, "s2f6x2"),
+        _SCALED,
+    ),
     Form("cvt.pack.sat.dtype.s32", BINARY, Op.CVT, pack, ("u16", "s16"), _PACKED),
     Form("cvt.pack.sat.dtype.s32.b32", TERNARY, Op.CVT, pack, ("u8", "s8", *_QUARTER), _PACKED),
 )

@@ -1,5 +1,6 @@
 """Integer arithmetic and logic."""
 
+import functools
 from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
@@ -14,6 +15,7 @@ from vgpu_sim.compiler.lower.forms import (
     Form,
     Match,
 )
+from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Predicate, Register
@@ -21,6 +23,8 @@ from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Predicate, Reg
 _CARRIED = ("u32", "s32", "u64", "s64")
 _SATURATED = ("u32", "s32")
 _SHORT = "of factors cut to 24 bits by SHL and, for `.lo`, SHR"
+_CARRYLESS = "of every fourth bit, sixteen times; AND, XOR, OR; for `.hi` BREV before and after"
+_EVERY_FOURTH = tuple(0x1111_1111_1111_1111 << place for place in range(4))
 _WIDENED = {
     DataType.U16: DataType.U32,
     DataType.S16: DataType.S32,
@@ -202,6 +206,40 @@ def dot(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(form.op, type=type_, source_type=other, dsts=(to,), srcs=srcs, mode=mode)
 
 
+def carryless(context: Context, form: Form, match: Match) -> None:
+    """Lower clmad, whose products are added without carries, as are they and c.
+
+    Factors of which every fourth bit is left have a product whose every fourth bit is the parity of
+    at most sixteen ones: their sum reaches the next such bit at the top alone, and leaves there.
+    """
+    first, a, b, c = context.operands
+    factors = [values.source(context, operand, DataType.U64) for operand in (a, b)]
+    addend = values.source(context, c, DataType.U64)
+    sequence, word = Sequence(context.builder), DataType.B64
+    if (
+        match["half"] == "hi"
+    ):  # the low half of the product of the reversed is the high one, reversed
+        factors = [sequence.word(Op.BREV, word, factor) for factor in factors]
+    x, y = (
+        [sequence.word(Op.AND, word, factor, Literal(mask)) for mask in _EVERY_FOURTH]
+        for factor in factors
+    )
+    parts = []
+    for place, mask in enumerate(_EVERY_FOURTH):
+        products = [
+            sequence.word(Op.MUL, DataType.U64, x[i], y[(place - i) % 4], mode=MulMode.LO)
+            for i in range(4)
+        ]
+        part = functools.reduce(lambda p, q: sequence.word(Op.XOR, word, p, q), products)
+        parts.append(sequence.word(Op.AND, word, part, Literal(mask)))
+    product = functools.reduce(lambda p, q: sequence.word(Op.OR, word, p, q), parts)
+    if match["half"] == "hi":  # of 127 bits, reversed, the last is the lowest
+        product = sequence.word(Op.BREV, word, product)
+        product = sequence.word(Op.SHR, word, product, Literal(1))
+    to = values.destination(context, first, DataType.U64)
+    sequence.store(to, Op.XOR, word, product, addend)
+
+
 FORMS: Final = (
     one_word.row("add.type", BINARY, Op.ADD, INTEGERS),
     one_word.row("sub.type", BINARY, Op.SUB, INTEGERS),
@@ -243,6 +281,7 @@ FORMS: Final = (
     Form("sad.type", TERNARY, Op.SUB, difference, INTEGERS, "of MAX and MIN; then ADD"),
     Form("min.relu.s32", BINARY, Op.MIN, rectified, isa="then MAX with 0"),
     Form("max.relu.s32", BINARY, Op.MAX, rectified, isa="then MAX with 0"),
+    Form("clmad.half.u64", TERNARY, Op.MUL, carryless, isa=_CARRYLESS),
     Form("dp4a.dtype.atype", TERNARY, Op.DP4A, dot, _SATURATED),
     Form("dp2a.half.dtype.atype", TERNARY, Op.DP2A, dot, _SATURATED),
 )
