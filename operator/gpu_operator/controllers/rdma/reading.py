@@ -44,13 +44,18 @@ class SeenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SeenNetwork:
-    """An RDMANetwork; one that cannot be read has no ``network``."""
+    """An RDMANetwork; one that cannot be read has no ``network``.
+
+    ``closed`` stands for one that cannot be read and was in force, which its status tells: without
+    it a restart of the operator would put its members back into the default partition.
+    """
 
     meta: Meta
     network: Network | None
     problem: str = ""
     status: RDMANetworkStatus = field(default_factory=RDMANetworkStatus)
     version: int = 0
+    closed: Network | None = None
 
     @property
     def uid(self) -> str:
@@ -119,7 +124,10 @@ def network(document: Document) -> SeenNetwork:
     try:
         read = manifests.network_of(meta.name, document.get("spec"), meta.created)
     except PolicyError as err:
-        return SeenNetwork(meta, None, str(err), status, _version(document))
+        shut = manifests.closed_network(meta.name, document.get("spec"), meta.created)
+        was_in_force = bool(status.partitions)
+        version, closed = _version(document), shut if was_in_force else None
+        return SeenNetwork(meta, None, str(err), status, version, closed)
     return SeenNetwork(meta, read, "", status, _version(document))
 
 
