@@ -10,8 +10,10 @@ import zlib
 from enum import StrEnum
 from typing import Final
 
+from rdma import codec
 from rdma.codec import MAX_BYTES
 from rdma.errors import TablesError
+from rdma.tables import NodeTables
 
 PLAIN_BYTES: Final = 128 << 10
 MAX_PACKED_BYTES: Final = 1_400_000
@@ -25,17 +27,51 @@ class Encoding(StrEnum):
     DEFLATE = "Deflate"  # zlib (RFC 1950), in base64
 
 
-def pack(text: str) -> tuple[Encoding, str]:
-    """Return a text as an object holds it. Raises TablesError where no object can."""
-    if len(text) <= PLAIN_BYTES:
-        return Encoding.PLAIN, text
-    packed = base64.b64encode(zlib.compress(text.encode(), _LEVEL)).decode()
+Packed = tuple[Encoding, str]
+
+
+class Packer:
+    """Packs tables of many nodes: what they share is written and deflated once."""
+
+    def __init__(self) -> None:
+        self._of: tuple[object, ...] = ()
+        self._shared = ""
+        self._deflating = zlib.compressobj(_LEVEL)
+        self._deflated = b""
+
+    def pack(self, tables: NodeTables) -> Packed:
+        """Return a node's tables as an object holds them. Raises TablesError where none can."""
+        of = (tables.rules, tables.identities, tables.endpoints, tables.qos_classes)
+        if len(of) != len(self._of) or any(a is not b for a, b in zip(of, self._of, strict=True)):
+            self._share(tables)
+            self._of = of
+        own = codec.own_text(tables)
+        size = len(self._shared) + len(own)
+        if size > MAX_BYTES:
+            raise TablesError(f"tables of {size} bytes; {MAX_BYTES} at most")
+        if size <= PLAIN_BYTES:
+            return Encoding.PLAIN, self._shared + own
+        rest = self._deflating.copy()
+        deflated = self._deflated + rest.compress(own.encode()) + rest.flush()
+        return Encoding.DEFLATE, _held(size, deflated)
+
+    def _share(self, tables: NodeTables) -> None:
+        self._of = ()
+        self._shared = codec.shared_text(tables)
+        self._deflating = zlib.compressobj(_LEVEL)
+        self._deflated = b""
+        if len(self._shared) <= MAX_BYTES:
+            self._deflated = self._deflating.compress(self._shared.encode())
+
+
+def _held(size: int, deflated: bytes) -> str:
+    packed = base64.b64encode(deflated).decode()
     if len(packed) > MAX_PACKED_BYTES:
         raise TablesError(
-            f"tables of {len(text)} bytes, {len(packed)} deflated; {MAX_PACKED_BYTES} at most:"
+            f"tables of {size} bytes, {len(packed)} deflated; {MAX_PACKED_BYTES} at most:"
             " fewer pods with HCAs, or fewer labels in selectors"
         )
-    return Encoding.DEFLATE, packed
+    return packed
 
 
 def unpack(encoding: str, held: str) -> str:
