@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from gpu_operator.api.v1alpha1.rdma import packing
-from gpu_operator.api.v1alpha1.rdma.packing import Encoding, Packed, Packer, unpack
+from gpu_operator.api.v1alpha1.rdma.packing import Encoding, Packed, Packer, digest, unpack
 from rdma import codec
 from rdma.errors import TablesError
 from rdma.tables import Endpoint, Identity, NodeTables, Pod
@@ -23,19 +23,20 @@ def tables(pods: int, node: str = "a", generation: int = 1) -> NodeTables:
 
 
 def read(packed: Packed) -> NodeTables:
-    return codec.decode(unpack(packed[0].value, packed[1]))
+    return codec.decode(unpack(packed.encoding.value, packed.text))
 
 
 @pytest.mark.parametrize(("pods", "encoding"), [(3, Encoding.PLAIN), (9000, Encoding.DEFLATE)])
 def test_what_is_packed_comes_out_again(pods: int, encoding: Encoding) -> None:
     made = tables(pods)
     found = Packer().pack(made)
-    assert found[0] is encoding
+    assert found.encoding is encoding
     assert read(found) == made
+    assert found.digest == digest(found.encoding.value, found.text)
     if encoding is Encoding.DEFLATE:
-        assert len(found[1]) < len(codec.encode(made)) // 4
+        assert len(found.text) < len(codec.encode(made)) // 4
     else:
-        assert found[1] == codec.encode(made)
+        assert found.text == codec.encode(made)
 
 
 def test_what_nodes_share_is_written_once_and_each_has_its_own(

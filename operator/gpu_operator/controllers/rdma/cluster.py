@@ -171,7 +171,11 @@ class PolicyCluster:
             "apiVersion": API_VERSION,
             "kind": TABLES_KIND,
             "metadata": {"name": name, "ownerReferences": self._owners},
-            "spec": {"generation": generation, "encoding": packed[0].value, "tables": packed[1]},
+            "spec": {
+                "generation": generation,
+                "encoding": packed.encoding.value,
+                "tables": packed.text,
+            },
         }
         return Apply(Manager.TABLES, document)
 

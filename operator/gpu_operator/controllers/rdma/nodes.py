@@ -11,7 +11,7 @@ from typing import Final
 
 from gpu_operator.api.v1alpha1.rdma.packing import Packed, Packer
 from gpu_operator.api.v1alpha1.rdma.tables import HcadState, SecondLayer
-from gpu_operator.controllers.rdma.reading import SeenTables, digest
+from gpu_operator.controllers.rdma.reading import SeenTables
 from rdma.errors import TablesError
 from rdma.tables import NodeTables
 
@@ -74,7 +74,7 @@ class NodeState:
         if known is None or not _same(known, tables):
             if not self._sent and seen is not None:
                 packed = self._packed(tables, seen.generation)
-                if _digest(packed) == seen.digest:  # the operator has just started
+                if packed.digest == seen.digest:  # the operator has just started
                     self._sent = [Sent(revision, seen.generation, seen.digest)]
                     return None
             return self._send(revision, now_ms)
@@ -123,7 +123,7 @@ class NodeState:
         assert self._tables is not None
         generation = self._next_generation(now_ms)
         packed = self._packed(self._tables, generation)
-        self._sent.append(Sent(revision, generation, _digest(packed)))
+        self._sent.append(Sent(revision, generation, packed.digest))
         return generation, packed
 
     def _packed(self, tables: NodeTables, generation: int) -> Packed:
@@ -141,10 +141,6 @@ class NodeState:
 
     def _is_ahead(self, seen: SeenTables, now_ms: int) -> bool:
         return seen.generation < seen.status.generation <= now_ms + _AHEAD_MS
-
-
-def _digest(packed: Packed) -> str:
-    return digest(f"{packed[0].value}:{packed[1]}")
 
 
 def _same(one: NodeTables, other: NodeTables) -> bool:
