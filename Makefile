@@ -77,8 +77,9 @@ bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: con
 bench-rdma: venv ## RDMA beside memcpy and UDP: bandwidth, latency, connections, policies, what hcad costs
 	$(BIN)/python -m benchmarks.rdma_all
 
-bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict
+bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict; the operator's loop with 200 nodes
 	$(BIN)/python -m benchmarks.rdma_policy
+	$(BIN)/python -m benchmarks.rdma_operator
 
 bench-rdma-cluster: venv ## on the demo's cluster: an edit of a policy until every node enforces it
 	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma_cluster

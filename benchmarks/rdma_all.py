@@ -9,7 +9,7 @@ import subprocess
 import sys
 from importlib import metadata
 
-from benchmarks import rdma, rdma_policy, rdma_programs, rdma_wire
+from benchmarks import rdma, rdma_operator, rdma_policy, rdma_programs, rdma_wire
 from benchmarks.report import Row, Section, machine, table
 
 _CLUSTER = "tests/e2e/test_rdma_wire.py and test_rdma_policy.py, on a cluster"
@@ -57,6 +57,7 @@ def main() -> int:
         _wire(),
         rdma_programs.measure(),
         rdma_policy.measure(),
+        rdma_operator.measure(),
         _cluster(),
     ]
     print(table(sections))

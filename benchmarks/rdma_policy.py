@@ -56,11 +56,15 @@ class Cluster:
         return PodFacts(f"uid{number}", namespace, f"p{number}", node, labels, (address,))
 
     def policy(self, number: int) -> Policy:
-        """Return a policy: an application's peers by label and by team, and where it may go."""
+        """Return a policy."""
+        return policy_of(f"ns{number % NAMESPACES}", f"policy{number}", self.policy_spec())
+
+    def policy_spec(self) -> dict[str, Any]:
+        """Return a spec: an application's peers by label and by team, and where it may go."""
         team = {"matchLabels": {"team": f"t{self.random.randrange(10)}"}}
         front = {"matchExpressions": [{"key": "tier", "operator": "In", "values": ["0", "1"]}]}
         block = {"cidr": "10.0.0.0/8", "except": ["10.0.1.0/24"]}
-        spec = {
+        return {
             "podSelector": {"matchLabels": {"app": self._app()}},
             "ingress": [
                 {
@@ -73,7 +77,6 @@ class Cluster:
             ],
             "egress": [{"to": [{"ipBlock": block}, {"namespaceSelector": {}}]}],
         }
-        return policy_of(f"ns{number % NAMESPACES}", f"policy{number}", spec)
 
     def _network(self) -> Network:
         team = {"matchLabels": {"team": "t1"}}

@@ -43,7 +43,8 @@ def may_be_outside(address: IPv4OrIPv6) -> bool:
 
 def network(text: str) -> Network:
     """Return a block in CIDR, host bits cleared. Raises ValueError."""
-    if "/" not in text or "%" in text:
+    _, slash, length = text.partition("/")
+    if not slash or not (length.isascii() and length.isdecimal()) or "%" in text:
         raise ValueError(f"{text[:60]!r} is no CIDR such as 10.9.0.0/16")
     found = ipaddress.ip_network(text, strict=False)
     if isinstance(found, ipaddress.IPv6Network) and found.network_address.ipv4_mapped:

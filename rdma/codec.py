@@ -12,6 +12,8 @@ from rdma import addresses
 from rdma.errors import TablesError
 from rdma.rule_codec import read_rule, rule_document
 from rdma.tables import (
+    MAX_POLICIES_OF_A_POD,
+    MAX_RULES_OF_A_POD,
     TABLES_VERSION,
     Endpoint,
     Identity,
@@ -29,16 +31,31 @@ MAX_BYTES: Final = 64 << 20
 MAX_RULES: Final = 1 << 20
 MAX_IDENTITIES: Final = 1 << 17
 MAX_PODS: Final = 1 << 20
-MAX_PLACES: Final = 1 << 14
+MAX_ISOLATIONS: Final = 2 * MAX_IDENTITIES
+MAX_MEMBERSHIPS: Final = 1 << 15
 _MAX_NUMBER: Final = (1 << 63) - 1
 _QOS: Final = QosClass.__slots__
 
 
 def encode(tables: NodeTables) -> str:
     """Return tables as text. Raises TablesError when they are larger than anybody reads."""
+    text = shared_text(tables) + own_text(tables)
+    if len(text) > MAX_BYTES:
+        raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
+    return text
+
+
+def shared_text(tables: NodeTables) -> str:
+    """Return what is the same for all nodes; ``own_text`` is the rest. Raises TablesError."""
     isolations: dict[Isolation, int] = {}
     if any(identity.number >= MAX_IDENTITIES for identity in tables.identities):
         raise TablesError(f"more than {MAX_IDENTITIES} identities: name fewer labels in selectors")
+    for what, there, most in (
+        ("rules", tables.rules, MAX_RULES),
+        ("addresses", tables.endpoints, MAX_PODS),
+    ):
+        if len(there) > most:
+            raise TablesError(f"{len(there)} {what}; {most} at most")
 
     def place(isolation: Isolation | None) -> int | None:
         return None if isolation is None else isolations.setdefault(isolation, len(isolations))
@@ -52,11 +69,9 @@ def encode(tables: NodeTables) -> str:
         ]
         for identity in tables.identities
     ]
-    text = json.dumps(
+    return _json(
         {
             "version": TABLES_VERSION,
-            "generation": tables.generation,
-            "node": tables.node,
             "rules": [rule_document(rule) for rule in tables.rules],
             "isolations": [
                 [i.rules, i.enforced, i.audited, i.audited_rules, i.policies, i.audited_policies]
@@ -64,17 +79,28 @@ def encode(tables: NodeTables) -> str:
             ],
             "identities": identities,
             "endpoints": [[e.address, e.identity, e.pod] for e in tables.endpoints],
-            "pods": [[pod.uid, pod.name, pod.identity, pod.addresses] for pod in tables.pods],
             "qosClasses": [
                 {name: getattr(qos_class, name) for name in _QOS}
                 for qos_class in tables.qos_classes
             ],
-        },
-        separators=(",", ":"),
+        }
+    ).removesuffix("}")
+
+
+def own_text(tables: NodeTables) -> str:
+    """Return what is one node's; it goes behind ``shared_text``."""
+    own = _json(
+        {
+            "generation": tables.generation,
+            "node": tables.node,
+            "pods": [[pod.uid, pod.name, pod.identity, pod.addresses] for pod in tables.pods],
+        }
     )
-    if len(text) > MAX_BYTES:
-        raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
-    return text
+    return f",{own.removeprefix('{')}"
+
+
+def _json(document: dict[str, Any]) -> str:
+    return json.dumps(document, separators=(",", ":"))
 
 
 def decode(text: str | bytes) -> NodeTables:
@@ -103,7 +129,9 @@ def _tables(whole: Reader) -> NodeTables:
     )
     version.integer(TABLES_VERSION, TABLES_VERSION)
     read_rules = tuple(read_rule(item, MAX_IDENTITIES) for item in rules.items(MAX_RULES))
-    read_isolations = [_isolation(item, read_rules) for item in isolations.items(MAX_IDENTITIES)]
+    read_isolations = [
+        _isolation(item, read_rules) for item in isolations.items(2 * MAX_IDENTITIES)
+    ]
     known: dict[int, Identity] = {}
     for item in identities.items(MAX_IDENTITIES):
         identity = _identity(item, read_isolations)
@@ -134,8 +162,8 @@ def _isolation(item: Reader, rules: tuple[Rule, ...]) -> Isolation:
         enforced.flag(),
         audited.flag(),
         _places(audited_places, rules),
-        tuple(name.text() for name in policies.items(MAX_PLACES)),
-        tuple(name.text() for name in audited_policies.items(MAX_PLACES)),
+        tuple(name.text() for name in policies.items(MAX_POLICIES_OF_A_POD)),
+        tuple(name.text() for name in audited_policies.items(MAX_POLICIES_OF_A_POD)),
     )
     if isolation.rules and not isolation.enforced:
         raise item.fail("has rules that nobody enforces")
@@ -145,7 +173,7 @@ def _isolation(item: Reader, rules: tuple[Rule, ...]) -> Isolation:
 
 
 def _places(items: Reader, rules: tuple[Rule, ...]) -> tuple[int, ...]:
-    places = tuple(item.integer(0, len(rules) - 1) for item in items.items(MAX_PLACES))
+    places = tuple(item.integer(0, len(rules) - 1) for item in items.items(MAX_RULES_OF_A_POD))
     if any(not rules[place].policy for place in places):
         raise items.fail("names an empty place")
     return places
@@ -162,7 +190,7 @@ def _identity(item: Reader, isolations: list[Isolation]) -> Identity:
         number.integer(0, MAX_IDENTITIES - 1),
         side(ingress),
         side(egress),
-        tuple(_membership(one) for one in partitions.items(MAX_PLACES)),
+        tuple(_membership(one) for one in partitions.items(MAX_MEMBERSHIPS)),
     )
 
 

@@ -11,13 +11,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from rdma import excess
 from rdma.bits import numbers
 from rdma.errors import PolicyError
+from rdma.excess import is_too_much
 from rdma.objects import NAMESPACE_NAME_LABEL, NamespaceFacts, Network, PodFacts, Policy
 from rdma.partitions import DEFAULT, Partitions
 from rdma.pkeys import Place, in_order
 from rdma.population import Change, Population
 from rdma.tables import (
+    MAX_POLICIES_OF_A_POD,
     NOBODY,
     Direction,
     Endpoint,
@@ -195,6 +198,9 @@ class Compiler:
                     )
         for key, compiled in self._policies.items():
             found["RDMANetworkPolicy", key] += self._unknown_names(compiled.policy)
+        for namespace in self._in_namespace.values():
+            for key, error in excess.problems(list(namespace.values())):
+                found["RDMANetworkPolicy", key].append(error)
         return {key: tuple(errors) for key, errors in found.items() if errors}
 
     def _unknown_names(self, policy: Policy) -> list[PolicyError]:
@@ -349,6 +355,10 @@ def _isolation(policies: Sequence[_Compiled], direction: Direction) -> Isolation
         for place, rule in zip(one.places, one.rules, strict=True):
             if rule[0] is direction:
                 places[audit].append(place)
+    for audit in (False, True):
+        if is_too_much(len(names[audit]), len(places[audit])):
+            places[audit].clear()  # what nobody can judge in time allows nothing
+            del names[audit][MAX_POLICIES_OF_A_POD:]
     return Isolation(
         rules=tuple(places[False]),
         enforced=bool(names[False]),

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rdma import addresses
+from rdma import addresses, grants
 from rdma.compiler import Compiler
 from rdma.errors import RdmaError
-from rdma.judge import Judge
+from rdma.judge import Judge, is_one_pod
 from rdma.objects import PodFacts
 from rdma.tables import (
     DEFAULT_PKEY,
@@ -20,6 +20,7 @@ from rdma.tables import (
     Flow,
     Identity,
     Isolation,
+    Limits,
     Membership,
     NodeTables,
     QosClass,
@@ -28,6 +29,9 @@ from rdma.tables import (
 from rdma.verbs import NAMES, Verb
 
 PASSES: Final = "it passes"
+NO_MEMORY: Final = (
+    "no rule that lets it pass names memory that there is: of regions 'device' alone has a name"
+)
 NAKED: Final = "the peer answers with a remote access error: IBV_WC_REM_ACCESS_ERR"
 SILENT: Final = (
     "nobody answers: modifying the queue pair to RTR is refused (EACCES), and what another peer"
@@ -81,6 +85,8 @@ class Explanation:
     partition_shared: bool
     consequence: str
     verdict: Verdict
+    memory: str = ""
+    """What it reaches of the destination's memory, where that is not all."""
 
     def lines(self) -> list[str]:
         """Return it for people."""
@@ -89,6 +95,10 @@ class Explanation:
         lines += [f"  {line}" for half in self.halves for line in _half_lines(half, self.verb)]
         share = "shared" if self.partition_shared else "not shared"
         lines.append(f"  partition {self.pkey:#06x}: {share} ({self.partition})")
+        if self.memory:
+            lines.append(f"  memory: {self.memory}")
+        if self.allowed and self.verdict.limits != Limits():
+            lines.append(f"  limits: {_limits_shown(self.verdict.limits)}")
         if self.allowed and self.verdict.qos_class is not None:
             lines.append(f"  QoS class {_class_shown(self.verdict.qos_class)}")
         if self.audited:
@@ -121,6 +131,7 @@ class Explanation:
                 "shared": self.partition_shared,
                 "names": self.partition,
             },
+            "memory": self.memory,
             "qosClass": self.verdict.qos_class.name if self.verdict.qos_class else None,
             "consequence": self.consequence,
         }
@@ -152,28 +163,41 @@ def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) ->
             question.traffic_class,
         )
     )
-    itself = bool(sender and receiver and sender.pod and sender.pod == receiver.pod)
+    group = receiver is None and addresses.parse(destination).is_multicast
+    if group and question.verb != Verb.UD:
+        raise QuestionError(f"{destination} is a multicast group: only UD can be sent to it")
+    itself = sender is not None and receiver is not None and is_one_pod(sender, receiver)
     halves = (
         _half(Direction.EGRESS, source, sender, out, tables, verdict, question.verb, itself),
         _half(
             Direction.INGRESS, destination, receiver, into, tables, verdict, question.verb, itself
         ),
     )
-    allowed = bool(verdict.verbs & question.verb)
-    answered = verdict.peer_known and verdict.partition_shared
+    passing = grants.passing(verdict)
+    allowed = bool(passing & question.verb)
     return Explanation(
         allowed=allowed,
-        audited=bool(verdict.audited & question.verb),
+        audited=allowed and bool(verdict.audited & question.verb),
         source=_shown(source, sender),
         destination=_shown(destination, receiver),
         verb=_names(question.verb)[0],
         halves=halves,
         pkey=pkey,
-        partition=_partition(pkey, out, into),
+        partition=_partition(pkey, out, into, group),
         partition_shared=verdict.partition_shared,
-        consequence=PASSES if allowed else NAKED if answered else SILENT,
+        consequence=PASSES if allowed else NAKED if passing else SILENT,
         verdict=verdict,
+        memory=_memory(verdict, question.verb),
     )
+
+
+def _memory(verdict: Verdict, verb: Verb) -> str:
+    """Return what a verb that passes reaches of the memory; empty: all of it, or it needs none."""
+    if not verdict.verbs & verb & grants.BY_KEY:
+        return ""
+    if not grants.passing(verdict) & verb:
+        return NO_MEMORY
+    return "a GPU's alone" if grants.to_device_alone(verdict) & verb else ""
 
 
 def _addresses(question: Question, pods: Mapping[str, PodFacts]) -> tuple[str, str]:
@@ -231,7 +255,7 @@ def _half(
 ) -> Half:
     who = _shown(address, endpoint)
     if identity is None or endpoint is None:
-        return Half(direction, who, allowed=True, note="outside of the cluster")
+        return _outside(direction, who)
     if not endpoint.pod:
         return Half(direction, who, allowed=False, note="two pods claim this address")
     if itself:
@@ -252,6 +276,18 @@ def _half(
         tuple((f"{rule.policy} {direction}[{rule.index}]", _names(rule.verbs)) for rule in rules),
         isolation.audited_policies,
     )
+
+
+def _outside(direction: Direction, address: str) -> Half:
+    """Return what a side says that is no pod: the judge takes some addresses for nobody's."""
+    parsed = addresses.parse(address)
+    if direction is Direction.INGRESS and parsed.is_multicast:
+        note = "a group outside of the cluster: each member is asked about by itself"
+        return Half(direction, address, allowed=True, note=note)
+    if not addresses.may_be_outside(parsed):
+        note = "neither a pod's address nor one that a peer outside of the cluster can have"
+        return Half(direction, address, allowed=False, note=note)
+    return Half(direction, address, allowed=True, note="outside of the cluster")
 
 
 def _half_lines(half: Half, verb: str) -> list[str]:
@@ -275,10 +311,13 @@ def _half_lines(half: Half, verb: str) -> list[str]:
     return lines
 
 
-def _partition(pkey: int, out: Identity | None, into: Identity | None) -> str:
+def _partition(pkey: int, out: Identity | None, into: Identity | None, group: bool) -> str:
     """Return who is what in the partition."""
     words = []
     for side, identity in (("from", out), ("to", into)):
+        if group and side == "to":
+            words.append("to: each member is asked about by itself")
+            continue
         if identity is None:
             words.append(f"{side}: outside, default partition only")
             continue
@@ -301,6 +340,17 @@ def _class_shown(qos_class: QosClass) -> str:
     if qos_class.max_rate is not None:
         said.append(f"at most {qos_class.max_rate} bytes/s")
     return f"{qos_class.network}/{qos_class.name}: {', '.join(said)}"
+
+
+def _limits_shown(limits: Limits) -> str:
+    said = {
+        "bytes/s": limits.bytes_per_second,
+        "bytes at once": limits.burst_bytes,
+        "operations/s": limits.operations_per_second,
+        "queue pairs": limits.queue_pairs,
+        "bytes of regions": limits.region_bytes,
+    }
+    return ", ".join(f"{most} {unit}" for unit, most in said.items() if most is not None)
 
 
 def _shown(address: str, endpoint: Endpoint | None) -> str:

@@ -64,7 +64,7 @@ class Judge:
             return _refused(str(error))
         outgoing = self._kind(sender.identity) if sender else None
         incoming = self._kind(receiver.identity) if receiver else None
-        if _is_one_pod(sender, receiver):
+        if is_one_pod(sender, receiver):
             egress = ingress = OPEN
         else:
             peer = receiver.identity if receiver else OUTSIDE
@@ -135,7 +135,7 @@ class Judge:
         return PreparedIsolation(isolation, self._rules)
 
 
-def _is_one_pod(sender: Endpoint | None, receiver: Endpoint | None) -> bool:
+def is_one_pod(sender: Endpoint | None, receiver: Endpoint | None) -> bool:
     """Return whether a pod talks to itself, which as in NetworkPolicy nothing forbids."""
     if sender is None or receiver is None or NOBODY in (sender.identity, receiver.identity):
         return False

@@ -10,7 +10,14 @@ from typing import Final
 from rdma import addresses
 from rdma.errors import PolicyError
 from rdma.fields import NAME, Fields
-from rdma.network_fields import read_mtu, read_partitions, read_qos_classes
+from rdma.network_fields import (
+    EVERYBODY,
+    closed_partition,
+    read_closed_partitions,
+    read_mtu,
+    read_partitions,
+    read_qos_classes,
+)
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.policy_fields import read_rules
 from rdma.selector_fields import read_selector
@@ -86,6 +93,19 @@ def network_of(name: str, spec: object, created: str = "") -> Network:
     classes = read_qos_classes(fields, name)
     fields.done()
     return Network(name, partitions, classes, mtu, created)
+
+
+def closed_network(name: str, spec: object, created: str = "") -> Network:
+    """Return what stands for a network that cannot be read, and was in force: it opens nobody.
+
+    Partitions that can be read, all of them, stay. Else whom they select is in no partition by
+    them; who that is stays what it was where it can be read, and else is everybody.
+    """
+    with suppress(PolicyError):
+        return Network(name, read_partitions(Fields(spec, "spec")), created=created)
+    with suppress(PolicyError):
+        return Network(name, read_closed_partitions(Fields(spec, "spec")), created=created)
+    return Network(name, (closed_partition(EVERYBODY),), created=created)
 
 
 def namespace(document: object) -> NamespaceFacts:

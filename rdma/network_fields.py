@@ -1,14 +1,18 @@
 """Reads what an RDMANetwork says: partitions, their members, and QoS classes, strictly."""
 
+from contextlib import suppress
 from typing import Final
 
 from rdma.errors import PolicyError
 from rdma.fields import NAME, Fields
 from rdma.objects import Level, Member, Partition
 from rdma.selector_fields import read_selector
+from rdma.selectors import EVERYTHING
 from rdma.tables import DEFAULT_PKEY, FULL, QosClass
 
 MTUS: Final = (256, 512, 1024, 2048, 4096)
+EVERYBODY: Final = Member(pod_selector=EVERYTHING)
+_NO_PKEY: Final = 0
 
 
 def read_mtu(spec: Fields) -> int | None:
@@ -31,6 +35,30 @@ def read_partitions(spec: Fields) -> tuple[Partition, ...]:
         item.done()
         partitions.append(Partition(name, pkey, members))
     return tuple(partitions)
+
+
+def closed_partition(*members: Member) -> Partition:
+    """Return what takes its members out of the default partition, and into none."""
+    return Partition("", _NO_PKEY, members)
+
+
+def read_closed_partitions(spec: Fields) -> tuple[Partition, ...]:
+    """Return partitions that have nobody, for their P_Keys, and one that opens nothing to anybody.
+
+    The latter is for all whom they select, as far as that can be read. Raises PolicyError.
+    """
+    named: dict[str, Partition] = {}
+    members: list[Member] = []
+    for item in spec.items("partitions"):
+        with suppress(PolicyError):
+            partition = Partition(item.required("name", NAME), _pkey(item))
+            named.setdefault(partition.name, partition)
+        for member in item.items("members"):
+            try:
+                members.append(_member(member))
+            except PolicyError:
+                members.append(EVERYBODY)
+    return (*named.values(), closed_partition(*members))
 
 
 def _pkey(item: Fields) -> int | None:

@@ -94,10 +94,13 @@ class Population:
 
     def pods_of(self, node: str) -> tuple[Pod, ...]:
         """Return a node's pods as they were settled."""
-        found = []
+        found, claims = [], self._claims
         for uid in self._of_node.get(node, ()):
-            pod, number, claimed = self._settled[uid]
-            own = tuple(address for address in claimed if len(self._claims[address]) == 1)
+            pod, number, own = self._settled[uid]
+            for address in own:
+                if len(claims[address]) != 1:
+                    own = tuple(one for one in own if len(claims[one]) == 1)
+                    break
             found.append(Pod(uid, f"{pod.namespace}/{pod.name}", number, own))
         return tuple(found)
 

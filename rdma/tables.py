@@ -23,6 +23,9 @@ DEFAULT_PKEY = 0x7FFF
 """The default partition: of pods that no RDMANetwork selects, and of what is outside."""
 FULL = 0x8000
 """The membership bit of a P_Key (IB 10.9.1.2)."""
+MAX_RULES_OF_A_POD = 4096
+"""In one direction: who may write policies must not make the node of a pod judge for seconds."""
+MAX_POLICIES_OF_A_POD = 1024
 
 
 class Direction(StrEnum):

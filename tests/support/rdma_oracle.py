@@ -63,6 +63,52 @@ def allowed(world: World, attempt: Try) -> tuple[set[str], set[str]]:
     return passing, passing - (out_strict & in_strict)
 
 
+KINDS = ({"Write", "WriteImm"}, {"Read"}, {"AtomicCAS", "AtomicFAA"})
+
+
+def reached(world: World, attempt: Try) -> dict[str, str]:
+    """Return the verbs that pass, memory rules included, and the memory that each one reaches.
+
+    "all", "device", or "" for those that need no key. Engines ask for kinds of access: where one
+    verb of a kind reaches all memory, another that reaches a GPU's alone does not pass.
+    """
+    passing, _ = allowed(world, attempt)
+    source, destination = owner(world, attempt.source), owner(world, attempt.destination)
+    memory: dict[str, set[str]] = {verb: set() for verb in VERBS}
+    isolated = False
+    for policy in world.policies if isinstance(destination, dict) else []:
+        spec = policy["spec"]
+        if source is destination or spec.get("enforcement") == "Audit":
+            continue
+        if "Ingress" not in (spec.get("policyTypes") or ["Ingress"]):
+            continue
+        if policy["metadata"]["namespace"] != destination["metadata"]["namespace"]:
+            continue
+        if not selects(spec["podSelector"], destination["metadata"].get("labels", {})):
+            continue
+        isolated = True
+        for rule in spec.get("ingress") or []:
+            said = rule.get("memory") or {}
+            regions = said.get("regions") or []
+            for verb in rule_grants(
+                world, policy, rule, "ingress", attempt.source, source, attempt
+            ):
+                if said.get("scope") != "Named":
+                    memory[verb].add("all")
+                elif "device" in regions:
+                    memory[verb].add("device")
+    found = {}
+    for verb in passing:
+        kind = next((kind for kind in KINDS if verb in kind), None)
+        if kind is None:
+            found[verb] = ""
+        elif not isolated or "all" in memory[verb]:
+            found[verb] = "all"
+        elif memory[verb] and not any("all" in memory[one] for one in kind & passing):
+            found[verb] = "device"
+    return found
+
+
 def qos_class(world: World, attempt: Try) -> str | None:
     """Return the name of the class that what the source sends is in."""
     classes: dict[str, Dict] = {}

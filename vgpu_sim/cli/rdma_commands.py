@@ -143,7 +143,7 @@ def explain(
     )
     try:
         found = manifests.read(files) if files else manifests.ask_cluster(kubectl, context)
-        pods, compiler = _compiled(found)
+        pods, compiler = _compiled(found, in_force=not files)
         answer = explain_flow(compiler, pods, question)
     except (RdmaError, click.ClickException) as error:
         if isinstance(error, click.UsageError):
@@ -214,15 +214,20 @@ def _where(files: Sequence[str], kubectl: str) -> str:
     return f"read: {', '.join(files)}; `kubectl get pods -A -o yaml` prints pods with addresses"
 
 
-def _compiled(found: Sequence[Document]) -> tuple[list[PodFacts], Compiler]:
-    """Return a compiler that holds all objects; unknown kinds are passed over. Raises RdmaError."""
+def _compiled(found: Sequence[Document], *, in_force: bool) -> tuple[list[PodFacts], Compiler]:
+    """Return a compiler that holds all objects; unknown kinds are passed over. Raises RdmaError.
+
+    ``in_force``: they are a cluster's. What cannot be read is said then, and stands for what the
+    operator takes it for: anybody's mistake is in everybody's question, and must not end it.
+    """
     compiler = Compiler()
-    pods = [_read(document, objects.pod, "") for document in found if document.kind == "Pod"]
+    pods = _all(found, "Pod", objects.pod, in_force)
     for pod in pods:
         compiler.upsert_pod(pod)
-    spaces = [_read(one, objects.namespace, "") for one in found if one.kind == "Namespace"]
+    spaces = _all(found, "Namespace", objects.namespace, in_force)
     known = {space.name for space in spaces}
-    for name in sorted({pod.namespace for pod in pods} - known):
+    unknown = {pod.namespace for pod in pods} - known
+    for name in () if in_force else sorted(unknown):
         said = f"no namespace {name} is given: taken to have no labels"
         click.echo(f"tessera rdma explain: {said}", err=True)
         spaces.append(NamespaceFacts(name))
@@ -230,8 +235,43 @@ def _compiled(found: Sequence[Document]) -> tuple[list[PodFacts], Compiler]:
         compiler.upsert_namespace(space)
     for document in found:
         if document.kind in _OURS:
-            _put(compiler, document)
+            try:
+                _put(compiler, document)
+            except PolicyError as error:
+                if not in_force:
+                    raise
+                click.echo(f"tessera rdma explain: closed: {error}", err=True)
+                _put_closed(compiler, document)
     return pods, compiler
+
+
+def _all(
+    found: Sequence[Document], kind: str, reader: Callable[[object], _Value], in_force: bool
+) -> list[_Value]:
+    """Return what is read of all objects of a kind. Raises PolicyError unless ``in_force``."""
+    read = []
+    for document in found:
+        if document.kind == kind:
+            try:
+                read.append(_read(document, reader, ""))
+            except PolicyError as error:
+                if not in_force:
+                    raise
+                click.echo(f"tessera rdma explain: passed over: {error}", err=True)
+    return read
+
+
+def _put_closed(compiler: Compiler, document: Document) -> None:
+    """Put in what stands for an object of a cluster that cannot be read."""
+    metadata, spec = document.content.get("metadata"), document.content.get("spec")
+    said = metadata if isinstance(metadata, dict) else {}
+    name = str(said.get("name"))
+    if document.kind == objects.POLICY_KIND:
+        compiler.upsert_policy(objects.closed(str(said.get("namespace")), name, spec))
+        return
+    status = document.content.get("status")
+    if isinstance(status, dict) and status.get("partitions"):  # else it never was in force
+        compiler.upsert_network(objects.closed_network(name, spec))
 
 
 def _put(compiler: Compiler, document: Document) -> tuple[str, str]:

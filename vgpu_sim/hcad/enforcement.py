@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from rdma import grants
 from rdma.judge import Judge
 from rdma.qos import Classes
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
@@ -334,7 +335,7 @@ class Enforcer:
         )
         rules = self.tables.rules
         rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
-        sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
+        sends, receives = (grants.passing(row.verdict) for row in rows)
         return Judgement(
             *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
             memory_rules.device_only(rows[1].verdict),

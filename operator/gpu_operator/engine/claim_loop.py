@@ -7,7 +7,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Never
 
 from gpu_operator import errors
@@ -17,6 +16,7 @@ from gpu_operator.controllers.claims.reading import Claim, StartingPod, WaitingP
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.telling import Telling
 from gpu_operator.controllers.world import World
+from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.kube.actions import Annotate, Record
 from gpu_operator.kube.port import Chosen, Cluster, Document
@@ -59,9 +59,7 @@ class ClaimLoop:
         self._nudging = Nudging()
         self._starting: dict[str, StartingPod] = {}
         self._due = asyncio.Event()
-        self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claims")
-        self._turn_began: float | None = None
-        self._took_s = 0.0
+        self._computing = Computing("claims")
         self.reflectors = [
             Reflector(kube, kind, chosen, read, self.changed)
             for kind, (chosen, read) in _READERS.items()
@@ -74,7 +72,7 @@ class ClaimLoop:
     @property
     def stuck_for_s(self) -> float:
         """For how long a computation has been going on now."""
-        return 0.0 if self._turn_began is None else time.monotonic() - self._turn_began
+        return self._computing.stuck_for_s
 
     def changed(self, kind: str, key: str, value: Any) -> None:
         """Take a change; what it comes to is told a moment later."""
@@ -105,7 +103,7 @@ class ClaimLoop:
         try:
             await until_one_ends(*following, self._work())
         finally:
-            self._computing.shutdown(wait=False)
+            self._computing.close()
 
     async def _work(self) -> Never:
         # Who has a GPU is not known before all claims are, nor what they want before all classes.
@@ -116,30 +114,26 @@ class ClaimLoop:
                     await self._due.wait()
             except TimeoutError:
                 pass
-            await asyncio.sleep(max(self._gather_s, _REST * self._took_s))
+            await asyncio.sleep(max(self._gather_s, _REST * self._computing.took_s))
             self._due.clear()
             for action in await self._decided():
                 await self._perform(action)
 
     async def _decided(self) -> Sequence[Record | Annotate]:
-        claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
-        starting = tuple(self._starting.values())
-        world, classes = self._world(), dict(self._classes)
-        self._turn_began = now_s = time.monotonic()
-        try:
-            return await asyncio.get_running_loop().run_in_executor(
-                self._computing,
-                lambda: (
-                    *self._nudging.due(claims, starting, world, now_s),
-                    *self._telling.due(claims, pods, classes, world, now_s),
-                ),
+        def prepare() -> Callable[[], Sequence[Record | Annotate]]:
+            claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
+            starting, now_s = tuple(self._starting.values()), time.monotonic()
+            world, classes = self._world(), dict(self._classes)
+            return lambda: (
+                *self._nudging.due(claims, starting, world, now_s),
+                *self._telling.due(claims, pods, classes, world, now_s),
             )
+
+        try:
+            return await self._computing.run(prepare)
         except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
             _log.exception("claims that wait: will retry")
             return ()
-        finally:
-            self._turn_began = None
-            self._took_s = time.monotonic() - now_s
 
     async def _perform(self, action: Record | Annotate) -> None:
         self._fence()

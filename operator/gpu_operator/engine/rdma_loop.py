@@ -9,13 +9,13 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Never
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1.rdma import LEASE_LABEL
 from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
+from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.kube.actions import Action, Apply, Delete, Record
 from gpu_operator.kube.port import Chosen, Cluster, Document
@@ -62,9 +62,7 @@ class RdmaLoop:
         self._fence = fence
         self._cluster = PolicyCluster(owners)
         self._inbox: list[Change] = []
-        self._turn = asyncio.Lock()
-        self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="policies")
-        self._turn_began: float | None = None
+        self._computing = Computing("policies")
         self._tables_due = asyncio.Event()
         self._reports_due = asyncio.Event()
         self.reflectors = [
@@ -75,7 +73,7 @@ class RdmaLoop:
     @property
     def stuck_for_s(self) -> float:
         """For how long a computation has been going on now."""
-        return 0.0 if self._turn_began is None else time.monotonic() - self._turn_began
+        return self._computing.stuck_for_s
 
     def changed(self, kind: str, key: str, value: Any) -> None:
         """Take a change; what it comes to is written as soon as everything has been listed."""
@@ -88,7 +86,7 @@ class RdmaLoop:
         try:
             await until_one_ends(*following, self._work())
         finally:
-            self._computing.shutdown(wait=False)
+            self._computing.close()
 
     async def _work(self) -> None:
         # Tables that lack what has not been listed yet would let pass what is forbidden.
@@ -129,7 +127,7 @@ class RdmaLoop:
     async def _decided(
         self, decide: Callable[[Now], tuple[Action, ...]]
     ) -> tuple[tuple[Action, ...], float | None]:
-        async with self._turn:
+        def prepare() -> Callable[[], tuple[tuple[Action, ...], float | None]]:
             changes, self._inbox = self._inbox, []
 
             def compute() -> tuple[tuple[Action, ...], float | None]:
@@ -137,15 +135,13 @@ class RdmaLoop:
                 self._cluster.take(changes, now)
                 return decide(now), self._cluster.again_in_s(now)
 
-            self._turn_began = time.monotonic()
-            try:
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._computing, compute)
-            except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
-                _log.exception("policies of RDMA: will retry")
-                return (), _RETRY_S[1]
-            finally:
-                self._turn_began = None
+            return compute
+
+        try:
+            return await self._computing.run(prepare)
+        except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
+            _log.exception("policies of RDMA: will retry")
+            return (), _RETRY_S[1]
 
     async def _performed(self, actions: Sequence[Action]) -> bool:
         """Perform what was decided, some at once; return whether all of it was done."""

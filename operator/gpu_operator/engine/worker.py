@@ -5,7 +5,6 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -25,6 +24,7 @@ from gpu_operator.controllers.fleet import Fleet
 from gpu_operator.controllers.scatter import Rooms
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.engine import routes
+from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.kube.actions import Action, Apply, Evict, Record
@@ -64,9 +64,7 @@ class Worker:
         self._fence = fence
         self._applied: dict[str, tuple[Apply, _State]] = {}
         self._evicted: dict[str, float] = {}
-        self._turn = asyncio.Lock()
-        self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controllers")
-        self._turn_began: float | None = None
+        self._computing = Computing("controllers")
         self._fleet = Fleet()
         self._looking: asyncio.Task[None] | None = None
         self.seen: World | None = None
@@ -76,7 +74,7 @@ class Worker:
     @property
     def stuck_for_s(self) -> float:
         """For how long a controller has been computing now."""
-        return 0.0 if self._turn_began is None else time.monotonic() - self._turn_began
+        return self._computing.stuck_for_s
 
     def rooms(self) -> Mapping[str, Rooms]:
         """Return the room for slices of each pool that has divided GPUs; for any thread."""
@@ -184,7 +182,8 @@ class Worker:
         fails: nobody is told of a change twice.
         """
         touched: set[tuple[str, str]] = set()
-        async with self._turn:
+
+        def prepare() -> Callable[[], _Result]:
             changes = self._store.take_changes()
             self.seen = seen = self._store.world()
 
@@ -193,14 +192,13 @@ class Worker:
                 touched.update(self._fleet.see(world, changes))
                 return compute(world)
 
-            self._turn_began = time.monotonic()
-            try:
-                loop = asyncio.get_running_loop()
-                return await loop.run_in_executor(self._computing, work)
-            finally:
-                self._turn_began = None
-                for other in {Key(kind, name) for kind, name in touched} - {looked_at}:
-                    self._queue.add_after(other, delay_s)
+            return work
+
+        try:
+            return await self._computing.run(prepare)
+        finally:
+            for other in {Key(kind, name) for kind, name in touched} - {looked_at}:
+                self._queue.add_after(other, delay_s)
 
     def _decide(self, key: Key, world: World) -> Outcome:
         now = datetime.datetime.now(datetime.UTC)

@@ -20,7 +20,7 @@ from waiting_claims import (
 
 from gpu_operator import errors
 from gpu_operator.controllers.claims.telling import Telling
-from gpu_operator.engine import claim_loop
+from gpu_operator.engine import claim_loop, computing
 from gpu_operator.engine.claim_loop import ClaimLoop
 from gpu_operator.kube.actions import Record
 from gpu_operator.kube.port import Chosen, Document
@@ -170,7 +170,7 @@ def test_judging_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPat
         await sleep(0)
 
     clock = SimpleNamespace(monotonic=lambda: float(next(now)))
-    monkeypatch.setattr(claim_loop, "time", clock)
+    monkeypatch.setattr(computing, "time", clock)
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
     monkeypatch.setattr(claim_loop.asyncio, "sleep", noted)
 

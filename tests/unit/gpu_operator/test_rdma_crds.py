@@ -169,6 +169,18 @@ def test_the_app_of_the_example_may_be_read_and_not_written() -> None:
         {"memory": {"scope": "All"}},
         {"qosClassName": "bulk"},
         {"to": [{"podSelector": {}}]},
+        {"from": [{"podSelector": {"matchLabels": {"app": "not a label"}}}]},
+        {"from": [{"podSelector": {"matchLabels": {"app": "x" * 64}}}]},
+        {
+            "from": [
+                {
+                    "podSelector": {
+                        "matchExpressions": [{"key": "a", "operator": "In", "values": ["-"]}]
+                    }
+                }
+            ]
+        },
+        {"from": [{"podSelector": {"matchExpressions": [{"key": "-", "operator": "Exists"}]}}]},
     ],
 )
 def test_a_malformed_rule_passes_neither(rule: dict[str, Any]) -> None:
@@ -198,6 +210,37 @@ def test_what_no_schema_can_say_is_a_rule() -> None:
     found = rules_of(spec_schema("RDMANetworkPolicy"))
     for words in ("self.ipBlock", "self.endServiceID >= self.serviceID", "self.endQPN >= self.qpn"):
         assert any(words in rule for rule in found), words
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ("", ("P_Keys are always asked", "one of them fully")),
+        ("podSelector", ("Rules are added up", "there is no order, and nothing denies")),
+        ("policyTypes", ("egress of A and ingress of B", "responses and acknowledgements")),
+        ("ingress", ("meets silence", "EACCES", "RDMA-CM's request is rejected")),
+        ("ingress.verbs", ("remote access error", "at once")),
+        ("egress.verbs", ("remote access error", "at once")),
+        ("ingress.from.partition", ("NetworkPolicy has nothing like it",)),
+        ("ingress.from.ipBlock", ("outside of the cluster",)),
+        ("ingress.from", ("host's network have no HCA",)),
+        ("ingress.ports.serviceID", ("that RDMA-CM did not make has none, and does not match",)),
+        ("ingress.memory", ("Which memory the peers' remote keys reach",)),
+        ("ingress.limits", ("the least counts", "not added up")),
+        ("egress.limits", ("the least counts", "not added up")),
+        ("enforcement", ("are ended, unlike with NetworkPolicy", "counted")),
+    ],
+)
+def test_each_difference_from_networkpolicy_is_told_where_one_asks(
+    field: str, words: tuple[str, ...]
+) -> None:
+    """What `kubectl explain rdmanetworkpolicy.spec.FIELD` prints: the field's, and its items'."""
+    schema = spec_schema("RDMANetworkPolicy")
+    told = schema["description"]
+    for name in field.split(".") if field else ():
+        schema = schema.get("items", schema)["properties"][name]
+        told = f"{schema.get('description', '')} {schema.get('items', {}).get('description', '')}"
+    assert not [word for word in words if word not in " ".join(told.split())], told
 
 
 def test_columns_tell_how_far_a_policy_got() -> None:

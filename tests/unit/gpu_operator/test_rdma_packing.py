@@ -2,29 +2,79 @@
 
 import base64
 import zlib
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from gpu_operator.api.v1alpha1.rdma import packing
-from gpu_operator.api.v1alpha1.rdma.packing import Encoding, pack, unpack
+from gpu_operator.api.v1alpha1.rdma.packing import Encoding, Packed, Packer, digest, unpack
+from rdma import codec
 from rdma.errors import TablesError
+from rdma.tables import Endpoint, Identity, NodeTables, Pod
 
 
-@pytest.mark.parametrize(
-    ("text", "encoding"),
-    [("{}", Encoding.PLAIN), ('["10.0.0.1","ml/pod"],' * 20000, Encoding.DEFLATE)],
-)
-def test_what_is_packed_comes_out_again(text: str, encoding: Encoding) -> None:
-    found, held = pack(text)
-    assert found is encoding
-    assert unpack(found.value, held) == text
-    assert len(held) <= max(len(text) // 5, len("{}"))
+def tables(pods: int, node: str = "a", generation: int = 1) -> NodeTables:
+    """Return tables of so many pods of the cluster, one of them on the node."""
+    identity = Identity(1)
+    ends = tuple(Endpoint(f"10.0.{at >> 8}.{at & 255}", 1, f"ml/p{at}") for at in range(pods))
+    own = (Pod(f"uid-{node}", f"ml/{node}", 1, ("10.0.0.0",)),)
+    return NodeTables(generation, node, (), (identity,), ends, own)
+
+
+def read(packed: Packed) -> NodeTables:
+    return codec.decode(unpack(packed.encoding.value, packed.text))
+
+
+@pytest.mark.parametrize(("pods", "encoding"), [(3, Encoding.PLAIN), (9000, Encoding.DEFLATE)])
+def test_what_is_packed_comes_out_again(pods: int, encoding: Encoding) -> None:
+    made = tables(pods)
+    found = Packer().pack(made)
+    assert found.encoding is encoding
+    assert read(found) == made
+    assert found.digest == digest(found.encoding.value, found.text)
+    if encoding is Encoding.DEFLATE:
+        assert len(found.text) < len(codec.encode(made)) // 4
+    else:
+        assert found.text == codec.encode(made)
+
+
+def test_what_nodes_share_is_written_once_and_each_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[str] = []
+
+    def counted(one: NodeTables, write: Callable[[NodeTables], str] = codec.shared_text) -> str:
+        written.append(one.node)
+        return write(one)
+
+    monkeypatch.setattr(codec, "shared_text", counted)
+    packer, first = Packer(), tables(9000)
+    for node in "abc":
+        made = replace(first, node=node, pods=(replace(first.pods[0], name=f"ml/{node}"),))
+        assert read(packer.pack(made)) == made
+    assert written == ["a"]
+    other = replace(first, endpoints=first.endpoints[1:])
+    assert read(packer.pack(other)) == other
+    assert read(packer.pack(first)) == first
+    assert written == ["a", "a", "a"]
 
 
 def test_what_no_object_can_hold_is_refused_with_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packing, "MAX_PACKED_BYTES", 100)
     with pytest.raises(TablesError, match="100 at most"):
-        pack("x" * 200 + "".join(map(str, range(100_000))))
+        Packer().pack(tables(9000))
+
+
+def test_what_nobody_would_read_is_refused_before_it_is_deflated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And the next tables, which are smaller, are not taken for it."""
+    monkeypatch.setattr(packing, "MAX_BYTES", 1000)
+    packer, small = Packer(), tables(3)
+    with pytest.raises(TablesError, match="1000 at most"):
+        packer.pack(tables(9000))
+    assert read(packer.pack(small)) == small
 
 
 def test_a_bomb_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,16 @@ from rdma_world import Dict, load, namespace, network, nine, policy
 from rdma import codec
 from rdma.compiler import Compiler
 from rdma.errors import TablesError
-from rdma.tables import NodeTables
+from rdma.tables import (
+    MAX_POLICIES_OF_A_POD,
+    MAX_RULES_OF_A_POD,
+    Direction,
+    Identity,
+    Isolation,
+    Membership,
+    NodeTables,
+    Rule,
+)
 
 
 def world_tables() -> NodeTables:
@@ -142,6 +151,18 @@ def test_what_is_too_long_is_refused_before_it_is_read(monkeypatch: pytest.Monke
     for act in (lambda: codec.decode(TEXT), lambda: codec.encode(TABLES)):
         with pytest.raises(TablesError, match="at most"):
             act()
+
+
+def test_as_much_as_is_written_is_read() -> None:
+    """One pod's rules, policies and partitions, as many as the compiler gives it."""
+    rule = Rule("a/p", Direction.INGRESS, 0)
+    places = tuple(range(MAX_RULES_OF_A_POD))
+    names = tuple(f"a/p{number}" for number in range(MAX_POLICIES_OF_A_POD))
+    isolation = Isolation(places, True, True, places, names, names)
+    partitions = tuple(Membership(pkey, full=True) for pkey in range(1, 0x8000))
+    identity = Identity(1, isolation, None, partitions)
+    made = NodeTables(1, "n", (rule,) * len(places), (Identity(0), identity))
+    assert codec.decode(codec.encode(made)) == made
 
 
 def test_an_empty_place_of_a_rule_is_named_by_nobody() -> None:

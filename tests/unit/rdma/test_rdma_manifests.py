@@ -132,6 +132,14 @@ def ingress(**rule: Any) -> Dict:
             "spec.ingress[0].from[0].ipBlock",
         ),
         (
+            ingress(**{"from": [{"ipBlock": {"cidr": "10.0.0.0/255.0.0.0"}}]}),
+            "spec.ingress[0].from[0].ipBlock",
+        ),
+        (
+            ingress(**{"from": [{"ipBlock": {"cidr": "10.0.0.0/0.255.255.255"}}]}),
+            "spec.ingress[0].from[0].ipBlock",
+        ),
+        (
             ingress(**{"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/9"]}}]}),
             "spec.ingress[0].from[0].ipBlock",
         ),

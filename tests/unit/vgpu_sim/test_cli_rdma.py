@@ -249,24 +249,29 @@ def asked_cluster(program: str, *more: str) -> Result:
     return run("explain", *wanted, *more)
 
 
-def test_the_cluster_is_asked_by_the_users_kubectl(tmp_path: Path) -> None:
-    everything: dict[str, list[Any]] = {
-        "pods": [],
-        "namespaces": [],
-        "networks": [],
-        "policies": [],
+def cluster_of(folder: Path, found: list[Dict]) -> str:
+    """Return a kubectl whose cluster has these objects."""
+    kinds = {
+        "Pod": "pods",
+        "Namespace": "namespaces",
+        "RDMANetwork": "networks",
+        "RDMANetworkPolicy": "policies",
     }
-    kinds = {"Pod": "pods", "Namespace": "namespaces", "RDMANetworkPolicy": "policies"}
-    for document in documents(NO_WRITES):
+    everything: dict[str, list[Any]] = {name: [] for name in kinds.values()}
+    for document in found:
         everything[kinds[document["kind"]]].append(document)
     for name, items in everything.items():
-        (tmp_path / name).write_text(json.dumps({"kind": "List", "items": items}))
-    program = kubectl(
-        tmp_path,
-        f'case "$*" in *rdmanetworkpolicies*) cat {tmp_path}/policies;; *rdmanetworks*) cat'
-        f" {tmp_path}/networks;; *namespaces\\ --all*) cat {tmp_path}/namespaces;;"
-        f" *) cat {tmp_path}/pods;; esac",
+        (folder / name).write_text(json.dumps({"kind": "List", "items": items}))
+    return kubectl(
+        folder,
+        f'case "$*" in *rdmanetworkpolicies*) cat {folder}/policies;; *rdmanetworks*) cat'
+        f" {folder}/networks;; *namespaces\\ --all*) cat {folder}/namespaces;;"
+        f" *) cat {folder}/pods;; esac",
     )
+
+
+def test_the_cluster_is_asked_by_the_users_kubectl(tmp_path: Path) -> None:
+    program = cluster_of(tmp_path, documents(NO_WRITES))
     result = asked_cluster(program, "--context", "lab")
     assert result.exit_code == 1, result.output
     assert "isolated by a/no-writes" in result.stdout
@@ -294,6 +299,41 @@ def test_a_cluster_that_refuses_is_one_line(tmp_path: Path, answer: str, said: s
     assert said in result.stderr
     assert result.stderr.count("\n") == 1
     assert asked_cluster(str(tmp_path / "none")).exit_code == 2
+
+
+# What the API server's schema lets pass and no reader: In without values, a block's exception.
+NO_VALUES = {"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}
+NO_BLOCK = {"from": [{"ipBlock": {"cidr": "10.0.0.0/8", "except": ["192.0.2.0/24"]}}]}
+
+
+def test_what_another_wrote_wrongly_ends_no_question(tmp_path: Path) -> None:
+    """In a cluster it closes whom it is for, as the operator has it, and is said."""
+    elsewhere = policy({"podSelector": {}, "ingress": [NO_BLOCK]}, "bad", "c")
+    result = asked_cluster(cluster_of(tmp_path, documents(elsewhere)))
+    assert result.exit_code == 0, result.output
+    assert "closed: kubectl get rdmanetworkpolicies" in result.stderr
+    assert "spec.ingress[0].from[0].ipBlock" in result.stderr
+    here = policy({"podSelector": {}, "ingress": [NO_BLOCK]}, "bad")
+    result = asked_cluster(cluster_of(tmp_path, documents(here)))
+    assert result.exit_code == 1
+    assert "isolated by a/bad" in result.stdout
+    world = documents()
+    many = {"metadata": {**world[8]["metadata"], "labels": {f"l{n}": "" for n in range(2000)}}}
+    result = asked_cluster(cluster_of(tmp_path, [*world[:8], {**world[8], **many}, *world[9:]]))
+    assert result.exit_code == 0
+    assert "passed over: kubectl get pods" in result.stderr
+
+
+@pytest.mark.parametrize("was_in_force", [True, False])
+def test_a_network_that_cannot_be_read_is_closed_if_it_was_in_force(
+    tmp_path: Path, was_in_force: bool
+) -> None:
+    lab = network([{"name": "train", "members": [NO_VALUES]}])
+    if was_in_force:
+        lab["status"] = {"partitions": [{"name": "train", "pkey": 5}]}
+    result = asked_cluster(cluster_of(tmp_path, documents(lab)))
+    assert result.exit_code == (1 if was_in_force else 0)
+    assert "spec.partitions[0].members[0].podSelector" in result.stderr
 
 
 def check(*found: Dict) -> Result:

@@ -13,11 +13,12 @@ from typing import Any, Final
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.rdma import API_VERSION, LEASE_PREFIX
 from gpu_operator.api.v1alpha1.rdma.network import AllocatedPartition, RDMANetworkStatus
+from gpu_operator.api.v1alpha1.rdma.packing import Packed, Packer
 from gpu_operator.api.v1alpha1.rdma.policy import NodeCount, RDMANetworkPolicyStatus
 from gpu_operator.controllers.rdma import reports
-from gpu_operator.controllers.rdma.nodes import NodeState, Packed
+from gpu_operator.controllers.rdma.nodes import NodeState
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy, SeenTables
-from gpu_operator.controllers.rdma.reports import Finding, Reach
+from gpu_operator.controllers.rdma.reports import Finding, Reach, Reaches
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager
 from rdma.compiler import Compiler
 from rdma.errors import TablesError
@@ -49,6 +50,7 @@ class PolicyCluster:
         """``owners`` are those of what is written for nodes: with them it is deleted."""
         self._owners = [dict(owner) for owner in owners]
         self._compiler: Compiler | None = None
+        self._packer = Packer()
         self._policies: dict[str, SeenPolicy] = {}
         self._networks: dict[str, SeenNetwork] = {}
         self._uids: dict[str, str] = {}  # pod → uid
@@ -87,7 +89,7 @@ class PolicyCluster:
         if self._stale:
             self._compile(compiler)
         for name in self._wanted(compiler) - self._nodes.keys():
-            state = self._nodes[name] = NodeState(name, now.seconds)
+            state = self._nodes[name] = NodeState(name, now.seconds, self._packer)
             state.take(self._stray.pop(name, None), now.seconds)
         gone = self._nodes.keys() - self._wanted(compiler)
         for name in gone:
@@ -116,7 +118,7 @@ class PolicyCluster:
         nodes = [state for _, state in sorted(self._nodes.items())]
         for state in nodes:
             state.forget()
-        reach = _Reaches(nodes, now.seconds)
+        reach = Reaches(nodes, now.seconds)
         second = reports.second_layer(nodes)
         actions: list[Action] = []
         for key, policy in self._policies.items():
@@ -169,11 +171,15 @@ class PolicyCluster:
             "apiVersion": API_VERSION,
             "kind": TABLES_KIND,
             "metadata": {"name": name, "ownerReferences": self._owners},
-            "spec": {"generation": generation, "encoding": packed[0].value, "tables": packed[1]},
+            "spec": {
+                "generation": generation,
+                "encoding": packed.encoding.value,
+                "tables": packed.text,
+            },
         }
         return Apply(Manager.TABLES, document)
 
-    def _reach(self, reach: "_Reaches", of: tuple[str, str], problem: str) -> Reach:
+    def _reach(self, reach: Reaches, of: tuple[str, str], problem: str) -> Reach:
         revision = self._compiled.get(of)
         found = reach.of(revision if revision is not None else self._revision + 1)
         if revision is None or self._too_large:
@@ -254,8 +260,11 @@ class PolicyCluster:
             return
         self._networks[key] = network
         if before is None or _version(before) != _version(network):
-            if network.network is not None:  # else the last one that could be read stays
+            if network.network is not None:
                 self._compiler.upsert_network(network.network)
+            elif before is None and network.closed is not None:
+                self._compiler.upsert_network(network.closed)
+            # else the last one that could be read stays
             self._fresh.add((NETWORK_KIND, key))
             self._compiled.pop((NETWORK_KIND, key), None)
             self._stale = True
@@ -292,20 +301,6 @@ class PolicyCluster:
             self._stray[key] = seen
         else:
             self._stray.pop(key, None)
-
-
-class _Reaches:
-    """How far each revision got, worked out once."""
-
-    def __init__(self, nodes: Sequence[NodeState], now_s: float) -> None:
-        self._nodes = nodes
-        self._now_s = now_s
-        self._known: dict[int, Reach] = {}
-
-    def of(self, revision: int) -> Reach:
-        if revision not in self._known:
-            self._known[revision] = reports.reach(self._nodes, revision, self._now_s)
-        return self._known[revision]
 
 
 def _is_older(seen: Any, known: Any) -> bool:

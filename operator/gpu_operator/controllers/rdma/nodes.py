@@ -5,17 +5,17 @@ grow: from that of the object, or where there is none from the clock, so that th
 when somebody deletes the object. What an acknowledgement is worth is decided here and nowhere else.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_operator.api.v1alpha1.rdma.packing import Encoding, pack
+from gpu_operator.api.v1alpha1.rdma.packing import Packed, Packer
 from gpu_operator.api.v1alpha1.rdma.tables import HcadState, SecondLayer
-from gpu_operator.controllers.rdma.reading import SeenTables, digest
-from rdma import codec
+from gpu_operator.controllers.rdma.reading import SeenTables
+from rdma.errors import TablesError
 from rdma.tables import NodeTables
 
 SILENT_AFTER_S: Final = 10.0
-Packed = tuple[Encoding, str]
 _AHEAD_MS: Final = 1000 * 86400 * 366  # no clock is further ahead than that: somebody lies
 
 
@@ -29,10 +29,14 @@ class Sent:
 
 
 class NodeState:
-    """Pure bookkeeping; times are the caller's (monotonic seconds, and Unix milliseconds)."""
+    """Pure bookkeeping; times are the caller's (monotonic seconds, and Unix milliseconds).
 
-    def __init__(self, name: str, now_s: float) -> None:
+    ``packer`` is one for all nodes: they have most of their tables in common.
+    """
+
+    def __init__(self, name: str, now_s: float, packer: Packer) -> None:
         self.name = name
+        self._packer = packer
         self.seen: SeenTables | None = None
         self._tables: NodeTables | None = None
         self._sent: list[Sent] = []
@@ -58,31 +62,39 @@ class NodeState:
 
         ``tables`` are of generation 0. Raises TablesError where they are too large.
         """
+        try:
+            return self._due(tables, revision, now_ms)
+        except TablesError:
+            self._tables = None  # what was sent before does not say what these do
+            raise
+
+    def _due(self, tables: NodeTables, revision: int, now_ms: int) -> tuple[int, Packed] | None:
         seen = self.seen
-        if self._tables is None or not _same(self._tables, tables):
-            self._tables = tables
+        known, self._tables = self._tables, tables
+        if known is None or not _same(known, tables):
             if not self._sent and seen is not None:
-                packed = _packed(tables, seen.generation)
-                if _digest(packed) == seen.digest:  # the operator has just started
+                packed = self._packed(tables, seen.generation)
+                if packed.digest == seen.digest:  # the operator has just started
                     self._sent = [Sent(revision, seen.generation, seen.digest)]
                     return None
             return self._send(revision, now_ms)
-        last = self._sent[-1] if self._sent else None
-        if last is None:
-            return self._send(revision, now_ms)  # too large the last time
+        last = self._sent[-1]
         if seen is not None and self._refused_as_old(seen, now_ms):
             return self._send(revision, now_ms)
         if seen is not None and (seen.generation, seen.digest) == (last.generation, last.digest):
             return None
         if seen is not None and seen.generation >= last.generation:
             return self._send(revision, now_ms)  # written by another hand
-        return last.generation, _packed(tables, last.generation)
+        return last.generation, self._packed(tables, last.generation)
 
-    def enforces(self, revision: int) -> bool:
-        """Return whether the node has acknowledged what was compiled as that revision."""
+    @property
+    def enforced_below(self) -> float:
+        """Return the first revision of which the node has not acknowledged what was compiled."""
         acknowledged = self.acknowledged
-        needed = [sent for sent in self._sent if sent.since <= revision][-1:] or self._sent[:1]
-        return bool(needed) and 0 < needed[0].generation <= acknowledged
+        if not self._sent or not 0 < self._sent[0].generation <= acknowledged:
+            return -math.inf
+        late = (sent.since for sent in self._sent if sent.generation > acknowledged)
+        return min(late, default=math.inf)
 
     @property
     def second_layer(self) -> SecondLayer:
@@ -110,9 +122,12 @@ class NodeState:
     def _send(self, revision: int, now_ms: int) -> tuple[int, Packed]:
         assert self._tables is not None
         generation = self._next_generation(now_ms)
-        packed = _packed(self._tables, generation)
-        self._sent.append(Sent(revision, generation, _digest(packed)))
+        packed = self._packed(self._tables, generation)
+        self._sent.append(Sent(revision, generation, packed.digest))
         return generation, packed
+
+    def _packed(self, tables: NodeTables, generation: int) -> Packed:
+        return self._packer.pack(replace(tables, generation=generation))
 
     def _next_generation(self, now_ms: int) -> int:
         known = [sent.generation for sent in self._sent[-1:]]
@@ -126,14 +141,6 @@ class NodeState:
 
     def _is_ahead(self, seen: SeenTables, now_ms: int) -> bool:
         return seen.generation < seen.status.generation <= now_ms + _AHEAD_MS
-
-
-def _packed(tables: NodeTables, generation: int) -> Packed:
-    return pack(codec.encode(replace(tables, generation=generation)))
-
-
-def _digest(packed: Packed) -> str:
-    return digest(f"{packed[0].value}:{packed[1]}")
 
 
 def _same(one: NodeTables, other: NodeTables) -> bool:

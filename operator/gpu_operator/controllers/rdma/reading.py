@@ -4,7 +4,6 @@ Each returns None for an object that is of no interest; it is not kept then. Wha
 is its labels, addresses and names: a cluster's pods cost memory only where they hold an HCA.
 """
 
-import hashlib
 import logging
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from pydantic import ValidationError
 from gpu_operator.api.v1alpha1.rdma import HCA_RESOURCE
 from gpu_operator.api.v1alpha1.rdma.common import RDMAStatus
 from gpu_operator.api.v1alpha1.rdma.network import RDMANetworkStatus
+from gpu_operator.api.v1alpha1.rdma.packing import digest
 from gpu_operator.api.v1alpha1.rdma.policy import RDMANetworkPolicyStatus
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.api.v1alpha1.resource import Meta, meta_of
@@ -44,13 +44,18 @@ class SeenPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SeenNetwork:
-    """An RDMANetwork; one that cannot be read has no ``network``."""
+    """An RDMANetwork; one that cannot be read has no ``network``.
+
+    ``closed`` stands for one that cannot be read and was in force, which its status tells: without
+    it a restart of the operator would put its members back into the default partition.
+    """
 
     meta: Meta
     network: Network | None
     problem: str = ""
     status: RDMANetworkStatus = field(default_factory=RDMANetworkStatus)
     version: int = 0
+    closed: Network | None = None
 
     @property
     def uid(self) -> str:
@@ -67,11 +72,6 @@ class SeenTables:
     digest: str
     status: RDMANodeTablesStatus
     version: int = 0
-
-
-def digest(text: str) -> str:
-    """Return what tells a text from every other one."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def pod(document: Document) -> PodFacts | None:
@@ -119,7 +119,10 @@ def network(document: Document) -> SeenNetwork:
     try:
         read = manifests.network_of(meta.name, document.get("spec"), meta.created)
     except PolicyError as err:
-        return SeenNetwork(meta, None, str(err), status, _version(document))
+        shut = manifests.closed_network(meta.name, document.get("spec"), meta.created)
+        was_in_force = bool(status.partitions)
+        version, closed = _version(document), shut if was_in_force else None
+        return SeenNetwork(meta, None, str(err), status, version, closed)
     return SeenNetwork(meta, read, "", status, _version(document))
 
 
@@ -130,10 +133,10 @@ def tables(document: Document) -> SeenTables:
         status = RDMANodeTablesStatus.model_validate(document.get("status") or {})
     except ValidationError:
         status = RDMANodeTablesStatus()
-    text = f"{spec.get('encoding') or ''}:{spec.get('tables') or ''}"
+    found = digest(str(spec.get("encoding") or ""), str(spec.get("tables") or ""))
     generation = int(spec.get("generation") or 0)
     uid, version = metadata.get("uid", ""), _version(document)
-    return SeenTables(metadata["name"], uid, generation, digest(text), status, version)
+    return SeenTables(metadata["name"], uid, generation, found, status, version)
 
 
 def heartbeat(document: Document) -> str:

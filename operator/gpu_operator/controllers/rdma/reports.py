@@ -1,6 +1,8 @@
 """What users are told: conditions, counts and events of networks and policies."""
 
+import bisect
 import datetime
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,26 +45,44 @@ def accepted(problem: str) -> Finding:
     return Finding("True", Reason.ACCEPTED)
 
 
-def reach(nodes: Sequence[NodeState], revision: int, now_s: float) -> Reach:
-    """Return Programmed: True only when every node has acknowledged the revision and is alive."""
-    silent = [node.name for node in nodes if node.silent_in_s(now_s) <= 0]
-    ready = [node.name for node in nodes if node.name not in silent and node.enforces(revision)]
-    waiting = [node for node in nodes if node.name not in silent and node.name not in ready]
-    total = len(nodes)
-    if not nodes:
-        finding = Finding("False", Reason.NO_NODES, "no node has an HCA")
-    elif silent:
-        message = f"not heard of for 10 s: {_names(silent)}"
-        finding = Finding(_UNKNOWN, Reason.NODE_SILENT, message)
-    elif failing := [node for node in waiting if _trouble(node)]:
-        told = "; ".join(f"{node.name}: {_trouble(node)}" for node in failing[:_NAMED])
-        finding = Finding("False", Reason.HCA_UNAVAILABLE, told)
-    elif waiting:
-        message = f"not acknowledged yet by {_names([node.name for node in waiting])}"
-        finding = Finding("False", Reason.PENDING, message)
-    else:
-        finding = Finding("True", Reason.PROGRAMMED, f"enforced on {total} of {total} nodes")
-    return Reach(total, len(ready), finding)
+class Reaches:
+    """How far each revision got: one answer for all that the same nodes have acknowledged."""
+
+    def __init__(self, nodes: Sequence[NodeState], now_s: float) -> None:
+        self._silent = [node.name for node in nodes if node.silent_in_s(now_s) <= 0]
+        silent = set(self._silent)
+        self._below = [
+            (-math.inf if node.name in silent else node.enforced_below, node) for node in nodes
+        ]
+        self._steps = sorted({below for below, _ in self._below})
+        self._known: dict[int, Reach] = {}
+
+    def of(self, revision: int) -> Reach:
+        """Return Programmed: True only when all nodes have acknowledged it and are alive."""
+        step = bisect.bisect_right(self._steps, revision)
+        found = self._known.get(step)
+        if found is None:
+            found = self._known[step] = self._found(revision)
+        return found
+
+    def _found(self, revision: int) -> Reach:
+        total, silent = len(self._below), self._silent
+        late = [node for below, node in self._below if below <= revision]
+        waiting = [node for node in late if node.name not in silent]
+        if not total:
+            finding = Finding("False", Reason.NO_NODES, "no node has an HCA")
+        elif silent:
+            message = f"not heard of for 10 s: {_names(silent)}"
+            finding = Finding(_UNKNOWN, Reason.NODE_SILENT, message)
+        elif failing := [node for node in waiting if _trouble(node)]:
+            told = "; ".join(f"{node.name}: {_trouble(node)}" for node in failing[:_NAMED])
+            finding = Finding("False", Reason.HCA_UNAVAILABLE, told)
+        elif waiting:
+            message = f"not acknowledged yet by {_names([node.name for node in waiting])}"
+            finding = Finding("False", Reason.PENDING, message)
+        else:
+            finding = Finding("True", Reason.PROGRAMMED, f"enforced on {total} of {total} nodes")
+        return Reach(total, total - len(late), finding)
 
 
 def second_layer(nodes: Sequence[NodeState]) -> Finding:

@@ -32,12 +32,22 @@ class Operator(StrEnum):
     DOES_NOT_EXIST = "DoesNotExist"
 
 
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
+LabelValue = Annotated[str, Field(max_length=63, pattern=f"^({_LABEL})?$")]
+"""As the API server itself has it of every label; what it does not refuse here closes pods."""
+
+
 class Expression(Model):
     """One requirement of a label selector."""
 
-    key: str = Field(min_length=1, max_length=317, description="Key of a label.")
+    key: str = Field(
+        min_length=1,
+        max_length=317,
+        pattern=rf"^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?{_LABEL}$",
+        description="Key of a label.",
+    )
     operator: Operator = Field(description="In, NotIn, Exists or DoesNotExist.")
-    values: tuple[str, ...] | None = Field(
+    values: tuple[LabelValue, ...] | None = Field(
         default=None, max_length=MAX_ITEMS, description="Values, for In and NotIn."
     )
 
@@ -45,7 +55,7 @@ class Expression(Model):
 class LabelSelector(Model):
     """A ``metav1.LabelSelector``; an empty one matches everything."""
 
-    match_labels: dict[str, str] | None = Field(
+    match_labels: dict[str, LabelValue] | None = Field(
         default=None, description="Labels that must all be there with these values."
     )
     match_expressions: tuple[Expression, ...] | None = Field(

@@ -6,12 +6,15 @@ Small ones stay legible, for whoever looks with kubectl.
 
 import base64
 import binascii
+import hashlib
 import zlib
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
+from rdma import codec
 from rdma.codec import MAX_BYTES
 from rdma.errors import TablesError
+from rdma.tables import NodeTables
 
 PLAIN_BYTES: Final = 128 << 10
 MAX_PACKED_BYTES: Final = 1_400_000
@@ -25,17 +28,71 @@ class Encoding(StrEnum):
     DEFLATE = "Deflate"  # zlib (RFC 1950), in base64
 
 
-def pack(text: str) -> tuple[Encoding, str]:
-    """Return a text as an object holds it. Raises TablesError where no object can."""
-    if len(text) <= PLAIN_BYTES:
-        return Encoding.PLAIN, text
-    packed = base64.b64encode(zlib.compress(text.encode(), _LEVEL)).decode()
-    if len(packed) > MAX_PACKED_BYTES:
-        raise TablesError(
-            f"tables of {len(text)} bytes, {len(packed)} deflated; {MAX_PACKED_BYTES} at most:"
-            " fewer pods with HCAs, or fewer labels in selectors"
-        )
-    return Encoding.DEFLATE, packed
+class Packed(NamedTuple):
+    """A text as an object holds it, and what tells it from every other one."""
+
+    encoding: Encoding
+    text: str
+    digest: str
+
+
+class Packer:
+    """Packs tables of many nodes: what they share is written, deflated and digested once."""
+
+    def __init__(self) -> None:
+        self._of: tuple[object, ...] = ()
+        self._shared = ""
+        self._deflating = zlib.compressobj(_LEVEL)
+        self._rest = b""
+        self._held = ""
+        self._digesting = hashlib.sha256()
+
+    def pack(self, tables: NodeTables) -> Packed:
+        """Return a node's tables as an object holds them. Raises TablesError where none can."""
+        of = (tables.rules, tables.identities, tables.endpoints, tables.qos_classes)
+        if len(of) != len(self._of) or any(a is not b for a, b in zip(of, self._of, strict=True)):
+            self._share(tables)
+            self._of = of
+        own = codec.own_text(tables)
+        size = len(self._shared) + len(own)
+        if size > MAX_BYTES:
+            raise TablesError(f"tables of {size} bytes; {MAX_BYTES} at most")
+        if size <= PLAIN_BYTES:
+            text = self._shared + own
+            return Packed(Encoding.PLAIN, text, digest(Encoding.PLAIN, text))
+        deflating = self._deflating.copy()
+        rest = _base64(self._rest + deflating.compress(own.encode()) + deflating.flush())
+        held = len(self._held) + len(rest)
+        if held > MAX_PACKED_BYTES:
+            raise TablesError(
+                f"tables of {size} bytes, {held} deflated; {MAX_PACKED_BYTES} at most:"
+                " fewer pods with HCAs, or fewer labels in selectors"
+            )
+        digesting = self._digesting.copy()
+        digesting.update(rest.encode())
+        return Packed(Encoding.DEFLATE, self._held + rest, digesting.hexdigest())
+
+    def _share(self, tables: NodeTables) -> None:
+        self._of = ()
+        self._shared = codec.shared_text(tables)
+        self._deflating = zlib.compressobj(_LEVEL)
+        if len(self._shared) > MAX_BYTES:
+            return  # nobody has it
+        deflated = self._deflating.compress(self._shared.encode())
+        # Nothing of it is left in there to be deflated for each node.
+        deflated += self._deflating.flush(zlib.Z_SYNC_FLUSH)
+        whole = len(deflated) // 3 * 3  # of which base64 goes on
+        self._held, self._rest = _base64(deflated[:whole]), deflated[whole:]
+        self._digesting = hashlib.sha256(f"{Encoding.DEFLATE}:{self._held}".encode())
+
+
+def digest(encoding: str, text: str) -> str:
+    """Return what tells a text, as an object holds it, from every other one."""
+    return hashlib.sha256(f"{encoding}:{text}".encode()).hexdigest()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
 
 
 def unpack(encoding: str, held: str) -> str:

@@ -220,7 +220,7 @@ class Memory(Model):
 
 
 class Limits(Model):
-    """Ceilings. Of several rules that match the least counts: they are not added up."""
+    """Ceilings."""
 
     bandwidth: Quantity | None = Field(default=None, description="Bytes per second, such as 5Gi.")
     burst: Quantity | None = Field(default=None, description="Bytes at once, such as 64Mi.")
@@ -235,7 +235,12 @@ class Limits(Model):
 
 _VERBS = (
     "Operations that pass: Send, Write, WriteImm, Read, AtomicCAS, AtomicFAA, Invalidate, UD, CM."
-    " Absent or empty: all. NetworkPolicy has nothing like it."
+    " Absent or empty: all. NetworkPolicy has nothing like it. Who requests one that is denied of a"
+    " peer with which others pass gets a remote access error (IBV_WC_REM_ACCESS_ERR), at once."
+)
+_LIMITS = (
+    "Ceilings; absent: none. Of several rules that match the least counts: they are not added up,"
+    " as all else is. NetworkPolicy has nothing like it."
 )
 _PORTS = "What flows must be like; absent or empty: anything. Items are alternatives."
 
@@ -254,7 +259,7 @@ class IngressRule(Model):
     memory: Memory | None = Field(
         default=None, description="Which memory the peers' remote keys reach; absent: all of it."
     )
-    limits: Limits | None = Field(default=None, description="Ceilings; absent: none.")
+    limits: Limits | None = Field(default=None, description=_LIMITS)
 
 
 class EgressRule(Model):
@@ -267,7 +272,7 @@ class EgressRule(Model):
     )
     verbs: tuple[VerbName, ...] | None = Field(default=None, max_length=9, description=_VERBS)
     ports: tuple[Port, ...] | None = Field(default=None, max_length=MAX_ITEMS, description=_PORTS)
-    limits: Limits | None = Field(default=None, description="Ceilings; absent: none.")
+    limits: Limits | None = Field(default=None, description=_LIMITS)
     qos_class_name: str | None = Field(
         default=None,
         max_length=253,
@@ -278,7 +283,11 @@ class EgressRule(Model):
 
 
 class RDMANetworkPolicySpec(Model):
-    """As NetworkPolicy where that says anything; the differences are told with each field."""
+    """As NetworkPolicy where that says anything; the differences are told with each field.
+
+    P_Keys are always asked, too: whatever policies allow, both ends must be members of one
+    partition, and one of them fully.
+    """
 
     pod_selector: LabelSelector = Field(
         description="Pods of this namespace that it is for; {} is all of them. A pod that no policy"
@@ -295,7 +304,9 @@ class RDMANetworkPolicySpec(Model):
     ingress: tuple[IngressRule, ...] | None = Field(
         default=None,
         max_length=MAX_ITEMS,
-        description="What others may request of the pods. None: nothing.",
+        description="What others may request of the pods. None: nothing. A peer with which nothing"
+        " is allowed, either way, meets silence: ibv_modify_qp to RTR fails with EACCES there, and"
+        " RDMA-CM's request is rejected.",
     )
     egress: tuple[EgressRule, ...] | None = Field(
         default=None,

@@ -1,0 +1,158 @@
+"""What is too much, or cannot be read: it is told, closes its own, and holds nobody else up."""
+
+from typing import Any
+
+import pytest
+from policy_cluster import RdmaWorld
+
+from gpu_operator.api.v1alpha1.rdma import packing
+from rdma import compiler, excess
+from rdma.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.tables import DEFAULT_PKEY, Identity
+
+A, B = "a", "b"
+TRAIN: dict[str, Any] = {"name": "train", "members": [{"podSelector": {}}]}
+# No schema says that In needs values: the API server lets this pass.
+UNREADABLE = {"podSelector": {"matchExpressions": [{"key": "app", "operator": "In"}]}}
+
+
+@pytest.fixture
+def world() -> RdmaWorld:
+    """Two nodes with a pod each, in two namespaces."""
+    made = RdmaWorld()
+    for node, space in ((A, "ml"), (B, "other")):
+        made.node(node)
+        made.namespace(space)
+        made.pod(f"{space}/pod", node, f"10.0.0.{len(space)}", app="x")
+    return made
+
+
+def identity(world: RdmaWorld, pod: str, node: str = A) -> Identity:
+    """Return what a node's tables say of a pod."""
+    tables = world.tables(node)
+    number = next(one.identity for one in tables.endpoints if one.pod == pod)
+    return next(one for one in tables.identities if one.number == number)
+
+
+def pkeys(world: RdmaWorld) -> list[int]:
+    return [one.pkey for one in identity(world, "ml/pod").partitions]
+
+
+def test_tables_that_no_object_holds_are_not_programmed_however_often_one_looks(
+    world: RdmaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nodes acknowledged before does not say what the tables that were never sent do."""
+    world.policy("ml/p")
+    world.settle(A, B)
+    monkeypatch.setattr(packing, "PLAIN_BYTES", 10)
+    monkeypatch.setattr(packing, "MAX_PACKED_BYTES", 100)
+    world.policy("ml/p", ingress=[{"verbs": ["Send"]}])
+    for _ in range(3):
+        world.step(A, B)
+        status, reason, message = world.programmed("ml/p")
+        assert (status, reason) == ("False", "Pending")
+        assert "100 at most" in message
+    monkeypatch.undo()
+    world.settle(A, B)
+    assert world.programmed("ml/p")[0] == "True"
+    assert len(world.tables(A).rules) == 1
+
+
+@pytest.mark.parametrize(
+    "partitions",
+    [
+        pytest.param([{**TRAIN, "members": [UNREADABLE]}], id="a member"),
+        pytest.param([{**TRAIN, "pkey": 0x8001}], id="a P_Key"),
+        pytest.param({"train": TRAIN}, id="all of them"),
+    ],
+)
+def test_a_network_that_cannot_be_read_opens_nobody_after_a_restart(
+    world: RdmaWorld, partitions: Any
+) -> None:
+    """Its members were in a partition: the default one, where everybody is, is not for them."""
+    world.network("lab", partitions=[TRAIN])
+    world.settle(A, B)
+    (given,) = pkeys(world)
+    world.network("lab", partitions=partitions)
+    world.settle(A, B)
+    assert pkeys(world) == [given], "the last one that could be read stays"
+    world.restart()
+    world.settle(A, B)
+    assert pkeys(world) == []
+    assert world.condition(NETWORK_KIND, "lab", "Accepted")[0] == "False"
+    world.network("lab", partitions=[TRAIN])
+    world.settle(A, B)
+    assert len(pkeys(world)) == 1
+
+
+def test_its_p_keys_are_kept_and_partitions_that_can_be_read_stay(world: RdmaWorld) -> None:
+    world.network("lab", partitions=[TRAIN])
+    world.settle(A, B)
+    world.objects[NETWORK_KIND, "lab"]["status"]["partitions"] = [{"name": "train", "pkey": 77}]
+    world.network("lab", partitions=[{**TRAIN, "members": [UNREADABLE]}])
+    world.restart()
+    world.settle(A, B)
+    assert pkeys(world) == []
+    world.network("lab", partitions=[TRAIN])
+    world.settle(A, B)
+    assert pkeys(world) == [77]
+    world.network("lab", partitions=[TRAIN], qosClasses=[{"name": "c", "maxRate": "9999E"}])
+    world.restart()
+    world.settle(A, B)
+    assert pkeys(world) == [77], "what is wrong is in a QoS class"
+
+
+def test_a_network_that_never_was_in_force_closes_nobody(world: RdmaWorld) -> None:
+    world.network("lab", partitions=[{**TRAIN, "members": [UNREADABLE]}])
+    world.settle(A, B)
+    world.restart()
+    world.settle(A, B)
+    assert pkeys(world) == [DEFAULT_PKEY]
+
+
+def test_more_rules_than_a_node_judges_in_time_close_their_own_pods_and_no_others(
+    world: RdmaWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others' policies are programmed all the same."""
+    many, rules = 4, [{"ports": [{"qpn": number}]} for number in range(16)]
+    monkeypatch.setattr(excess, "MAX_RULES_OF_A_POD", many * len(rules))
+    for number in range(many):
+        world.policy(f"ml/p{number}", ingress=rules)
+    world.policy("other/p", ingress=[{}])
+    world.settle(A, B)
+    assert world.condition(POLICY_KIND, "ml/p0", "Accepted")[0] == "True"
+    found = identity(world, "ml/pod").ingress
+    assert found is not None
+    assert len(found.rules) == many * len(rules)
+    world.policy("ml/more", ingress=[{"verbs": ["Read"]}])
+    world.settle(A, B)
+    for name in ("p0", "more"):
+        status, _, message = world.condition(POLICY_KIND, f"ml/{name}", "Accepted")
+        assert status == "False"
+        assert "none of them allows anything" in message
+    found = identity(world, "ml/pod").ingress
+    assert found is not None
+    assert (found.rules, found.enforced) == ((), True)
+    assert world.programmed("other/p")[0] == "True"
+    assert world.condition(POLICY_KIND, "other/p", "Accepted")[0] == "True"
+    world.remove(POLICY_KIND, "ml/more")
+    world.settle(A, B)
+    assert world.condition(POLICY_KIND, "ml/p0", "Accepted")[0] == "True"
+
+
+@pytest.mark.parametrize("enforcement", ["Enforce", "Audit"])
+def test_more_policies_than_a_node_judges_in_time(
+    world: RdmaWorld, enforcement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """None of them allows anything; those that only audit still deny nothing."""
+    for module in (excess, compiler):
+        monkeypatch.setattr(module, "MAX_POLICIES_OF_A_POD", 20)
+    for number in range(21):
+        world.policy(f"ml/p{number:04}", ingress=[{}], enforcement=enforcement)
+    world.settle(A, B)
+    found = identity(world, "ml/pod").ingress
+    assert found is not None
+    assert (found.rules, found.audited_rules) == ((), ())
+    assert found.enforced is (enforcement == "Enforce")
+    assert len(found.policies) + len(found.audited_policies) == 20
+    assert world.condition(POLICY_KIND, "ml/p0000", "Accepted")[0] == "False"
