@@ -95,7 +95,11 @@ def _strip(
         place_of_lane, pointer = address, same
         if not same:
             place_of_lane = lane_of(address, access.address_type)
-            pointer = pointers.of_lane(access, place_of_lane)
+            if access.where is Where.SHARED:
+                wide = lane_of(address, access.address_type, wide=True)
+                pointer = pointers.of_shared_lane(access, place_of_lane, wide)
+            else:
+                pointer = pointers.of_lane(access, place_of_lane)
         flushed = _flushed(emitter, node, access, place_of_lane)
         if is_pair(instruction):
             lane = [lane_of(value, scalar) for value in operands]
