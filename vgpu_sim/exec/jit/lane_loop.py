@@ -63,15 +63,23 @@ def all_lanes(
 def one_by_one(text: Text, body: Body) -> None:
     """Run ``body`` for each lane, in a row."""
     for lane in range(text.width):
+        body(_lane(text, lane))
 
-        def lane_of(vector: str, scalar: str, *, wide: bool = False, lane: int = lane) -> str:
-            type_ = text.type_of(scalar, vector=True)
-            if wide and text.width >= 2 * _LEAST_PAIRS:
-                return _of_pair(text, vector, lane)
-            found = text.let(f"extractelement {type_} {vector}, i64 {lane}")
-            return text.let(f"sext i32 {found} to i64") if wide else found
 
-        body(lane_of)
+def first_lane(text: Text) -> LaneOf:
+    """Return what takes the first lane out of vectors."""
+    return _lane(text, 0)
+
+
+def _lane(text: Text, lane: int) -> LaneOf:
+    def lane_of(vector: str, scalar: str, *, wide: bool = False) -> str:
+        if wide and text.width >= 2 * _LEAST_PAIRS:
+            return _of_pair(text, vector, lane)
+        type_ = text.type_of(scalar, vector=True)
+        found = text.let(f"extractelement {type_} {vector}, i64 {lane}")
+        return text.let(f"sext i32 {found} to i64") if wide else found
+
+    return lane_of
 
 
 def _of_pair(text: Text, vector: str, lane: int) -> str:
