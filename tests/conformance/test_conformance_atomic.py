@@ -142,3 +142,27 @@ def test_lanes_meet_by_what_they_found(body: str, threads: int) -> None:
     assert module.refused == ()
     plans = [None, *jit.legal_plans(module.functions[0], block)]
     compare(module, [bytes(4 * threads)], (2, 1, 1), block, plans)
+
+
+@pytest.mark.parametrize("update", ["add.u32", "max.u32", "xor.b32"])
+@pytest.mark.parametrize("away", [0, 4096, -(1 << 20)])
+def test_addresses_below_what_is_named(away: int, update: str) -> None:
+    """Lanes' addresses are extended by their signs, each of its own: of two that come together too."""
+    module = compile_ptx(
+        f""".version 8.0\n.target sm_80\n.address_size 64
+    .visible .entry k(.param .u64 out, .param .u64 in)
+    {{ .shared .align 4 .b8 cells[4096]; .reg .b64 %o, %a, %w; .reg .b32 %t, %x, %c, %b;
+      ld.param.u64 %o, [out]; ld.param.u64 %a, [in]; mov.u32 %t, %tid.x; mul.wide.u32 %w, %t, 4;
+      add.s64 %a, %a, %w; add.s64 %o, %o, %w; ld.global.u32 %x, [%a]; mov.u32 %b, cells;
+      shl.b32 %c, %x, 2; add.u32 %c, %c, %b; sub.u32 %c, %c, {away}; add.u32 %x, %x, %t;
+      red.shared.{update} [%c+{away}], %x; bar.sync 0; shl.b32 %c, %t, 2; add.u32 %c, %c, %b;
+      ld.shared.u32 %x, [%c]; st.global.u32 [%o], %x; ret; }}""",
+        capability=(8, 0),
+    )
+    for seed, places in enumerate((64, 9, 1)):
+        places_of_lanes = np.random.default_rng(seed).integers(0, places, 64).astype("<u4")
+        for plan in (*_PLANS, jit.Plan(4, 2)):
+            text = compiler().emit_llvm(module, module.functions[0], _BLOCK, plan)
+            assert clamp_proof.prove(text)
+        buffers = [bytes(4 * 64), places_of_lanes.tobytes()]
+        compare(module, buffers, (1, 1, 1), _BLOCK, (*_PLANS, jit.Plan(4, 2)))

@@ -206,6 +206,23 @@ def test_a_shared_address_that_is_not_extended_by_its_sign_is_noticed() -> None:
         clamp_proof.prove(text.replace("ptr %thread, i64 32", "ptr %thread, i64 24"))
 
 
+def test_a_lane_of_a_pair_that_keeps_the_other_one_is_noticed() -> None:
+    module = compiler.compile_ptx(
+        """.version 8.0\n.target sm_80\n.address_size 64
+        .visible .entry k(.param .u32 n) { .shared .b32 cells[64]; .reg .b32 %a, %t;
+        ld.param.u32 %a, [n]; mov.u32 %t, %tid.x; mul.lo.u32 %a, %a, %t; shl.b32 %a, %a, 2;
+        mad.lo.u32 %a, %a, %a, %a; red.shared.add.u32 [%a], %t; ret; }""",
+        capability=(9, 0),
+    )
+    text = _text(module, (32, 1, 1), jit.Plan(16, 2))
+    assert text.count("ashr i64") >= 2 * 16
+    assert clamp_proof.prove(text)
+    for change in (("ashr i64", "lshr i64"), (", 32,", ", 24,")):
+        assert change[0] in text
+        with pytest.raises(clamp_proof.NotShown):
+            clamp_proof.prove(text.replace(*change))
+
+
 def test_a_generic_address_that_is_not_confined_is_noticed() -> None:
     """To what is reserved for shared memory, or to the aperture where it is not one of that."""
     text = _text(random_addresses.kernel(5, shared=True), (64, 1, 1), jit.Plan(16, 2))

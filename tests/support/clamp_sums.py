@@ -80,6 +80,8 @@ class Sums(Flow):
             whole, source = self._extended(line), self.sum(operands[0], facts)
             small = not source.terms and 0 <= source.low <= source.high <= whole.high
             return source if small else whole
+        if op == "ashr":
+            return self._shifted(line, facts)
         if op == "inttoptr":
             return self.sum(operands[0], facts)
         if op == "getelementptr":
@@ -138,6 +140,16 @@ class Sums(Flow):
         if line.op == "zext":
             return number(0, (1 << bits) - 1)
         return number(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+    def _shifted(self, line: Line, facts: Facts) -> Sum | None:
+        """Return what is left of any number whose lowest bits are shifted out, with its sign."""
+        match, count = TYPE.match(line.type), self.sum(line.operands[1], facts)
+        assert match
+        bits = bits_of(match[1])
+        if count.terms or count.low != count.high or not 0 <= count.low < bits:
+            return None
+        half = 1 << (bits - 1 - count.low)
+        return number(-half, half - 1)
 
     def _loaded(self, line: Line, facts: Facts) -> Sum | None:
         place = self.sum(line.operands[0], facts)

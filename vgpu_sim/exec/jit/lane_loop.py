@@ -1,11 +1,26 @@
 """Code that runs once for each lane of a mask, in the order of the lanes."""
 
 from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from vgpu_sim.exec.jit.text import Text, integer
 
-LaneOf = Callable[[str, str], str]
-"""Takes the lane out of a vector of a scalar type."""
+_LEAST_PAIRS: Final = 2
+
+
+class LaneOf(Protocol):
+    """Takes the lane out of a vector of a scalar type.
+
+    ``wide``: one of 32 bits, extended by its sign to 64, for a place in memory that is loaded from
+    and stored to. Where lanes stand in a row it comes by a shift from a pair of lanes. Taken by
+    itself it would be its vector's element at once, and of an address that nothing but that move
+    has made Zen 4 takes it that the last store by such an address went there: it guesses wrong each
+    time, which costs 25 cycles (ADR 99).
+    """
+
+    def __call__(self, vector: str, scalar: str, *, wide: bool = False) -> str: ...
+
+
 Body = Callable[[LaneOf], Sequence[str]]
 """Writes what one lane does; returns one scalar for each result."""
 
@@ -48,12 +63,33 @@ def all_lanes(
 def one_by_one(text: Text, body: Body) -> None:
     """Run ``body`` for each lane, in a row."""
     for lane in range(text.width):
+        body(_lane(text, lane))
 
-        def lane_of(vector: str, scalar: str, lane: int = lane) -> str:
-            type_ = text.type_of(scalar, vector=True)
-            return text.let(f"extractelement {type_} {vector}, i64 {lane}")
 
-        body(lane_of)
+def first_lane(text: Text) -> LaneOf:
+    """Return what takes the first lane out of vectors."""
+    return _lane(text, 0)
+
+
+def _lane(text: Text, lane: int) -> LaneOf:
+    def lane_of(vector: str, scalar: str, *, wide: bool = False) -> str:
+        if wide and text.width >= 2 * _LEAST_PAIRS:
+            return _of_pair(text, vector, lane)
+        type_ = text.type_of(scalar, vector=True)
+        found = text.let(f"extractelement {type_} {vector}, i64 {lane}")
+        return text.let(f"sext i32 {found} to i64") if wide else found
+
+    return lane_of
+
+
+def _of_pair(text: Text, vector: str, lane: int) -> str:
+    """Return a lane of 32 bits as a number of 64, from the element of 64 that has it."""
+    pairs = f"<{text.width // 2} x i64>"
+    whole = text.let(f"bitcast <{text.width} x i32> {vector} to {pairs}")
+    pair = text.let(f"extractelement {pairs} {whole}, i64 {lane // 2}")
+    if lane % 2 == 0:
+        pair = text.let(f"shl i64 {pair}, 32")
+    return text.let(f"ashr i64 {pair}, 32")
 
 
 def _packed(text: Text, lanes: str) -> str:
@@ -89,9 +125,10 @@ def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body)
             first = text.call(bits, f"llvm.cttz.{bits}", (bits, left), ("i1", "true"))
             index = first if width == 64 else text.let(f"zext {bits} {first} to i64")
 
-        def lane_of(vector: str, scalar: str) -> str:
+        def lane_of(vector: str, scalar: str, *, wide: bool = False) -> str:
             type_ = text.type_of(scalar, vector=True)
-            return text.let(f"extractelement {type_} {vector}, i64 {index}")
+            found = text.let(f"extractelement {type_} {vector}, i64 {index}")
+            return text.let(f"sext i32 {found} to i64") if wide else found
 
         found = body(lane_of)
         now = [

@@ -53,6 +53,11 @@ class Pointers:
         """Return the pointer of a lane whose address, as a scalar, is ``address``."""
         return self._scalar(access, address, access.displacement, alone=True)
 
+    def of_shared_lane(self, access: Access, address: str, wide: str) -> str:
+        """Return the pointer of a lane in shared memory by its ``address``, ``wide`` as an i64."""
+        offset = access.displacement
+        return shared_memory.pointer(self._text, self._launch, access, address, offset, wide)
+
     def of_scalar(self, access: Access, address: str, offset: int) -> str:
         """Return the pointer ``offset`` bytes behind an address of which nothing is known."""
         return self._scalar(access, address, offset, alone=True)

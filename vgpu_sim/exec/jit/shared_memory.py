@@ -32,11 +32,13 @@ def near(offset: int) -> bool:
     return abs(offset) <= _NEAR_BYTES
 
 
-def pointer(text: Text, launch: EntryArguments, access: Access, address: str, offset: int) -> str:
-    """Return the pointer ``offset`` bytes behind an address of 32 bits."""
+def pointer(
+    text: Text, launch: EntryArguments, access: Access, address: str, offset: int, wide: str = ""
+) -> str:
+    """Return the pointer ``offset`` bytes behind an address of 32 bits, of 64 bits if ``wide``."""
     if not near(offset):
-        address, offset = text.let(f"add i32 {address}, {signed(offset, 32)}"), 0
-    distance = text.let(f"sext i32 {address} to i64")
+        address, offset, wide = text.let(f"add i32 {address}, {signed(offset, 32)}"), 0, ""
+    distance = wide or text.let(f"sext i32 {address} to i64")
     place = launch.moved(launch.thread(THREAD_SHARED_BASE, "ptr"), distance)
     if access.tested:
         if offset % access.size:

@@ -6,9 +6,10 @@ from vgpu_sim.exec.jit import shared_memory, updates
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.combining import is_sum
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.lane_loop import LaneOf, all_lanes, each_lane, one_by_one
+from vgpu_sim.exec.jit.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
 from vgpu_sim.exec.jit.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.ssa import Operation, Value
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
@@ -95,7 +96,7 @@ def _strip(
         place_of_lane, pointer = address, same
         if not same:
             place_of_lane = lane_of(address, access.address_type)
-            pointer = pointers.of_lane(access, place_of_lane)
+            pointer = _place(pointers, access, address, lane_of)
         flushed = _flushed(emitter, node, access, place_of_lane)
         if is_pair(instruction):
             lane = [lane_of(value, scalar) for value in operands]
@@ -129,8 +130,7 @@ def _strip(
         text.begin(one, follows=True)
         with text.known.within():
             total = updates.reduced(text, instruction, operands, None)
-            lane = _first(text, address, access.address_type)
-            together(pointers.of_lane(access, lane), total)
+            together(_place(pointers, access, address, first_lane(text)), total)
             text.jump(onward)
         text.begin(several, follows=True)
         with text.known.within():
@@ -144,14 +144,19 @@ def _strip(
     return []
 
 
-def _first(text: Text, vector: str, scalar: str) -> str:
-    return text.let(f"extractelement {text.type_of(scalar, vector=True)} {vector}, i64 0")
+def _place(pointers: Pointers, access: Access, addresses: str, lane_of: LaneOf) -> str:
+    """Return the pointer of a lane whose address is in a vector."""
+    address = lane_of(addresses, access.address_type)
+    if access.where is not Where.SHARED:
+        return pointers.of_lane(access, address)
+    wide = lane_of(addresses, access.address_type, wide=True)
+    return pointers.of_shared_lane(access, address, wide)
 
 
 def _all_alike(text: Text, vector: str, scalar: str) -> str:
     """Return whether all lanes hold one number."""
     type_, flags = text.type_of(scalar, vector=True), text.type_of("i1", vector=True)
-    first = _first(text, vector, scalar)
+    first = first_lane(text)(vector, scalar)
     equal = text.let(f"icmp eq {type_} {vector}, {text.splat(scalar, first)}")
     return text.call("i1", f"llvm.vector.reduce.and.v{text.width}i1", (flags, equal))
 
