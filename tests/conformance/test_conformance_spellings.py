@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import pytest
 from thread_words import BLOCK, module, run
 
+from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
+
 _M32, _M64 = (1 << 32) - 1, (1 << 64) - 1
 
 
@@ -100,17 +102,17 @@ _CASES = {
             mov.u32 %r0, y; }
           mad.wide.u32 x, %t, 4, x; { .reg .u32 z; cvt.rzi.u32.f32 z, y; st.shared.u32 [x], z; }
           ld.shared.u32 %r1, [x]; }
-        { L: { } ; { { } } ; }
+        { L: { } { { } } }
         cvta.shared.u64 at, s; cvta.to.shared.u64 at, at; mad.wide.u32 at, %t, 4, at;
         st.shared.u32 [at], 77; ld.shared.u32 %r2, [at]; mov.u32 %r3, x;""",
         lambda t: [3 * t, t, 77, t],
     ),
     "declarations and labels where no one expects them": _Case(
         "",
-        """.reg .pred %q; ; ; mov.u32 %r0, 0; A: B: C: .reg .u32 n; mov.u32 n, 3;
+        """.reg .pred %q; mov.u32 %r0, 0; A: B: C: .reg .u32 n; mov.u32 n, 3;
         D: .loc 1 1 0 E: add.u32 %r0, %r0, %t; .pragma "nounroll"; sub.u32 n, n, 1;
         setp.ne.u32 %q, n, 0; @%q bra D; bra.uni F; mov.u32 %r0, 99; G: bra H; F: bra.uni G;
-        mov.u32 %r0, 98; H: ; mov.u32 %r1, n; @%q bra I; I: mov.u32 %r2, %t; @!%q bra J;
+        mov.u32 %r0, 98; H: mov.u32 %r1, n; @%q bra I; I: mov.u32 %r2, %t; @!%q bra J;
         trap; J: { bra K; } mov.u32 %r2, 97; K:""",
         lambda t: [3 * t, 0, t],
     ),
@@ -172,13 +174,38 @@ _CASES = {
         .global .u64 p[3] = {a + 8, generic(a) + 12, a}; .global .u16 m[2][3] = {{1, 2, 3}, {4}};
         .shared .align 16 .b8 s[520];""",
         """.reg .u64 %a, %b; .reg .u32 %c; mov.u64 %a, a + 16; ld.global.u32 %r0, [%a + -8];
-        ld.global.u32 %r1, [%a+4+-4]; ld.global.u32 %r2, [a + 4*2]; ld.global.u32 %r3, [3*4+a];
-        ld.global.u64 %b, [p + 8]; ld.global.u32 %r4, [%b]; ld.u32 %r5, [%b - 4];
-        mov.u64 %b, 4 + a; ld.global.u32 %r6, [%b+0x0]; ld.global.u16 %r7, [m+6];
-        mov.u32 %c, s + 16; mad.lo.u32 %c, %t, 8, %c; st.shared.v2.b32 [%c - 8], {%t, 3};
-        ld.shared.b64 %a, [-8+%c];
+        ld.global.u32 %r1, [%a+4+-4]; ld.global.u32 %r2, [a + 4*2]; ld.global.u32 %r3, [a+3*4];
+        ld.global.u64 %b, [p + 8]; ld.global.u32 %r4, [%b]; ld.u32 %r5, [%b+-4];
+        mov.u64 %b, a+(2-1)*4; ld.global.u32 %r6, [%b+0x0]; ld.global.u16 %r7, [m+6];
+        mov.u32 %c, s + 16; mad.lo.u32 %c, %t, 8, %c; st.shared.v2.b32 [%c+-8], {%t, 3};
+        ld.shared.b64 %a, [%c+-8];
         mov.b64 {%c, _}, %a; add.u32 %r7, %r7, %c;""",
         lambda t: [12, 14, 12, 13, 13, 12, 11, 4 + t],
+    ),
+    "elements of arrays by their numbers": _Case(
+        """.global .align 8 .u32 a[8] = {10, 11, 12, 13, 14, 15, 16, 17};
+        .const .u16 m[4][5] = {{1, 2, 3, 4, 5}, {6, 7}}; .global .v2 .u16 v[2] = {{1, 2}, {3, 4}};
+        .shared .align 8 .f32 s[64];""",
+        """.reg .u64 %i; .reg .u32 n; .local .u32 l[4]; mov.u64 %i, a[3]; ld.global.u32 %r0, [%i];
+        ld.global.u32 %r1, a[7]; ld.const.u16 %r2, m[6]; ld.global.u16 %r3, v[3]; rem.u32 n, %t, 6;
+        ld.global.u32 %r4, a[n]; ld.global.u32 %r5, a[n+2]; cvt.rn.f32.u32 %r6, %t;
+        st.shared.b32 s[%t], %r6; mov.u32 n, s[%t]; ld.shared.b32 %r6, [n]; and.b32 n, %t, 3;
+        st.local.u32 l[n], %t; cvt.s64.s32 %i, n; ld.local.u32 %r7, l[%i];""",
+        lambda t: [13, 17, 7, 4, 10 + t % 6, 12 + t % 6, _f32(t), t],
+    ),
+    "a name beside those that begin so and end in numbers": _Case(
+        "",
+        """.reg .u32 %q<3>, %q, %q_0, %q3, q<2>; mov.u32 %q, %t; mov.u32 %q0, 1; mov.u32 %q_0, 2;
+        mov.u32 %q2, 3; mov.u32 %q3, 4; mov.u32 q1, 5; { .reg .u32 %q<1>; mov.u32 %q0, 9; }
+        mov.u32 %r0, %q; mov.u32 %r1, %q0; mov.u32 %r2, %q_0; add.u32 %r3, %q2, %q3;
+        mov.u32 %r4, q1;""",
+        lambda t: [t, 1, 2, 7, 5],
+    ),
+    "fractions without a digit before the point": _Case(
+        ".const .f32 blur[3] = {.05, -.1, .5e1};",
+        """ld.const.b32 %r0, [blur]; ld.const.b32 %r1, [blur+4]; ld.const.b32 %r2, [blur+8];
+        .reg .f32 %f; mov.f32 %f, .25; mov.b32 %r3, %f; add.f32 %f, %f, -.5; mov.b32 %r4, %f;""",
+        lambda t: [_f32(x) for x in (0.05, -0.1, 5.0, 0.25, -0.25)],
     ),
     "wide products of halves and words": _Case(
         "",
@@ -216,11 +243,12 @@ _CASES = {
     ),
     "video instructions": _Case(
         "",
-        """.reg .s32 %s; sub.s32 %s, %t, 40; shl.b32 %r8, %t, 8;
+        """.reg .s32 %s, %c; sub.s32 %s, %t, 40; shl.b32 %r8, %t, 8;
         vadd.s32.u32.s32.sat %r0, 0xFFFFFFFF, %s; vadd.u32.s32.s32 %r1.h1, %s.b0, %t.h0, 0x12345678;
         vabsdiff.u32.s32.s32.add %r2, %s.b0, %r8.b1, 1000; vset.s32.s32.lt %r3, %s.h0, 0;
-        vmad.s32.s32.s32.po.shr7 %r4, %s, %s, 100; vadd4.s32.s32.s32.sat %r5, %s, 0x7F80017E, 0;
-        vset4.u32.u32.ge.add %r6, %t, 0x28282828, 5; vshr.u32.u32.u32.clamp %r7, %t, 2;""",
+        vmad.s32.s32.s32.po.shr7 %r4, %s, %s, 100; mov.b32 %r6, 0x7F80017E;
+        vadd4.s32.s32.s32.sat %r5, %s, %r6, %t; mov.b32 %r6, 0x28282828;
+        mov.b32 %c, 5; vset4.u32.u32.ge.add %r6, %t, %r6, %c; vshr.u32.u32.u32.clamp %r7, %t, 2;""",
         lambda t: [
             min(max(_M32 + t - 40, -(2**31)), 2**31 - 1) & _M32,
             (_signed(t - 40, 8) + t & 0xFFFF) << 16 | 0x5678,
@@ -236,7 +264,7 @@ _CASES = {
         """.func (.reg .u32 r) one(.reg .u32 a) { add.u32 r, a, 100; ret; }
         .func (.reg .u32 r) two(.reg .u32 a) { mul.lo.u32 r, a, 3; ret; }""",
         """.reg .u32 %i; .reg .u64 %f; .reg .pred %q; and.b32 %i, %t, 3; mov.u32 %r0, 0;
-        @%q bra Z; brx.idx %i, T; T: .branchtargets W, X, Y, X;
+        @%q bra Z; T: .branchtargets W, X, Y, X; brx.idx %i, T;
         W: mov.u32 %r0, 1; bra Z; Y: mov.u32 %r0, 2; X: add.u32 %r0, %r0, 10; Z:
         and.b32 %i, %t, 1; setp.eq.u32 %q, %i, 0; mov.u64 %f, one; @!%q mov.u64 %f, two;
         C: .calltargets one, two; call (%r1), %f, (%t), C;
@@ -253,7 +281,7 @@ _CASES = {
         .visible .func nothing(.reg .u32 a, .reg .pred p);
         .func (.param .align 8 .b8 out[16]) again(.param .b8 a[3], .param .align 4 .b32 b);
         .alias again, pack;
-        .weak .func (.param .align 8 .b8 out[16]) pack(.param .b8 first[3], .param .align 4 .b32 b)
+        .func (.param .align 8 .b8 out[16]) pack(.param .b8 first[3], .param .align 4 .b32 b)
         { .reg .u32 %a, %b; .reg .u64 %w; ld.param.u8 %a, [first+1]; ld.param.s8 %b, [first+2];
           st.param.v2.b32 [out], {%a, %b}; ld.param.b32 %a, [b]; cvt.u64.u32 %w, %a;
           st.param.b64 [out+8], %w; }
@@ -287,16 +315,16 @@ _CASES = {
     ),
     "special registers in odd places": _Case(
         "",
-        """.reg .v4 .u32 v; .reg .b16 %h; .reg .b64 %w; mov.v4.u32 v, %tid; mov.u32 %r0, v.x;
-        mov.u16 %h, %tid.x; cvt.u32.u16 %r1, %h; cvt.u64.u32 %w, %ntid.x; mov.b64 {%r2, _}, %w;
+        """.reg .v4 .u32 v; .reg .b16 %h; .reg .b64 %w; mov.v4.u32 v, %tid; mov.u32 %r0, v.r;
+        mov.u16 %h, %tid.x; cvt.u32.u16 %r1, %h; cvt.u64.u32 %w, %ntid.r; mov.b64 {%r2, _}, %w;
         mov.v4.u32 {_, _, _, %r3}, %ntid; mov.u32 %r4, %lanemask_ge; mov.u32 %r5, %warpid;
         mov.u32 %r6, WARP_SZ; mov.u32 %r7, %laneid;""",
         lambda t: [t, t, BLOCK, 0, _M32 << t % 32 & _M32, t // 32, 32, t % 32],
     ),
     "a text with other line ends, tabs, comments in comments, and debuggers' sections": _Case(
-        '.file 1 "a \\"b\\" /* c"\r\n.section .debug_x { L: .b8 1, 2 .b32 L + 4 }\n',
-        "mov.u32\r\n%r0\t,\f%t\v;/* // */ .loc 1 2 3 // @%p trap;\n/* /* ; */"
-        "mov.u32 %r1,/**/8;/***/.loc\t1 5 7, function_name L0, inlined_at 1 5 6\nmov.u32 %r2, 3;",
+        '.file 1 "a // /* c"\r\n.section .debug_x { L: .b8 1, 2 .b32 L + 4 }\n',
+        "mov.u32\r\n%r0\t,%t ;/* // */ .loc 1 2 3 // @%p trap;\n/* /* ; */"
+        "mov.u32 %r1,/**/8;/***/.loc\t1 5 7\nmov.u32 %r2, 3;",
         lambda t: [t, 8, 3],
     ),
     "guards on everything": _Case(
@@ -322,6 +350,36 @@ _CASES = {
         _words_of_products,
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "said"),
+    [
+        ("ld.global.u32 %r0, a;", InvalidPtxError, "in brackets"),
+        ("ld.global.u32 %r0, [a[1]];", InvalidPtxError, "not an address"),
+        ("ld.global.u32 %r0, one[1];", InvalidPtxError, "'one' is not an array"),
+        ("ld.global.u32 %r0, a[%p];", InvalidPtxError, "in a register of 32 or 64 bits"),
+        ("ld.global.u32 %r0, a[b];", InvalidPtxError, "'b' is not declared"),
+        ("mov.u64 %rd0, one[1];", InvalidPtxError, "'one' is not an array"),
+        ("atom.global.add.u32 %r0, a[1], 1;", InvalidPtxError, "in brackets"),
+        (".reg .u32 x<3>, x1;", InvalidPtxError, "'x1' is declared twice"),
+        (".reg .u32 x1, x<3>;", InvalidPtxError, "'x' is declared twice"),
+        (".reg .u32 x<3>, x<1>;", InvalidPtxError, "'x' is declared twice"),
+        ("mov.u32 %r0, %tid.q;", InvalidPtxError, "no component 'q'"),
+        ("mov.f32 %r0, .5.5;", PtxSyntaxError, ".5.5"),
+        ("ld.global.v2.u32 {%r0, %r0}, [a];", UnsupportedPtxError, "one register for two"),
+        (
+            ".reg .f32 f, g; atom.global.add.v2.f32 {f, f}, [%rd0], {f, g};",
+            UnsupportedPtxError,
+            "one register for two",
+        ),
+        ("setp.eq.u32 %p|%p, %r0, 1;", UnsupportedPtxError, "one predicate for both"),
+    ],
+)
+def test_what_nobody_may_write(body: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as caught:
+        module(".global .u32 a[4], one;", body, version="8.1", sm="90")
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize("name", _CASES)

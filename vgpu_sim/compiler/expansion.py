@@ -1,8 +1,9 @@
 """What PTX lets one write short, written out: vectors of registers, displaced registers, predicates
-that are passed to functions, variables of the file that a function declares.
+that are passed to functions, elements of arrays, variables of the file that a function declares.
 
 A register ``.v2 .u32 v`` becomes ``v.x`` and ``v.y`` (no name of PTX has a dot), an operand
-``r + 4`` a register of its own, and a parameter ``.reg .pred`` a number that is compared.
+``r + 4`` a register of its own, ``a[r]`` an address, and a parameter ``.reg .pred`` a number that
+is compared.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,10 +13,12 @@ from vgpu_sim.compiler.legality.scopes import (
     Place,
     Register,
     Scope,
+    element_bytes,
     of_function,
     of_module,
 )
 from vgpu_sim.compiler.legality.types import named
+from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 
 _COMPONENTS = "xyzw"
@@ -92,7 +95,8 @@ class _Function:
                 found += self._instruction(statement, scope)
             elif isinstance(statement, tree.Variable) and statement.space in _OF_THE_FILE:
                 name = f"{self.function.name}.{len(self.moved)}.{statement.name}"
-                scope.put(statement.name, Place(statement.space.value[1:], name), None)
+                place = Place(statement.space.value[1:], name, element_bytes(statement))
+                scope.put(statement.name, place, None)
                 self.moved.append(replace(statement, name=name))
             else:
                 scope.declare_statement(statement)
@@ -192,7 +196,50 @@ class _Function:
                 replace(one, opcode="add", modifiers=(type_,), operands=(name, base, addend))
             )
             return name
+        if isinstance(operand, tree.Element):
+            return self._element(one, operand, scope, before)
         return _part(operand, scope)
+
+    def _element(
+        self,
+        one: tree.Instruction,
+        element: tree.Element,
+        scope: Scope,
+        before: list[tree.Statement],
+    ) -> tree.Operand:
+        """Return the address of an element, in brackets where it is not moved.
+
+        A number in a register counts modulo 2^32, as does what it is multiplied by.
+        """
+        try:
+            size = scope.array(element).element_bytes
+        except Invalid:
+            return element  # refused by who holds operands to their instruction
+        base = _part(element.base, scope)
+        index: tree.Operand = element.index
+        addend = 0
+        assert isinstance(base, tree.Name)
+        if isinstance(index, tree.Integer):
+            address: tree.Operand = tree.Offset(base, index.value * size)
+            return address if one.opcode == "mov" else tree.Memory((address,))
+        if isinstance(index, tree.Offset):
+            addend, index = index.addend, index.base
+        register = _register(index, scope)
+        assert register is not None
+        wide = one.modifiers[-1] if one.opcode == "mov" else ".u64"
+        address, place = self._temporary(one, wide), self._temporary(one, wide)
+        number = self._temporary(one, ".u32")
+
+        def put(opcode: str, modifiers: tuple[str, ...], *operands: tree.Operand) -> None:
+            before.append(replace(one, opcode=opcode, modifiers=modifiers, operands=operands))
+
+        put("cvt", (".u32", f".u{register.type.bits}"), number, _part(index, scope))
+        scale = tree.Integer(size), tree.Integer(addend * size)
+        put("mad", (".lo", ".u32"), number, number, *scale)
+        put("mov", (wide,), address, base)
+        put("cvt", (f".u{wide[2:]}", ".u32"), place, number)
+        put("add", (f".u{wide[2:]}",), address, address, place)
+        return address if one.opcode == "mov" else tree.Memory((address,))
 
     def _temporary(self, at: tree.Instruction, type_: str) -> tree.Name:
         name = f"temporary.{len(self.temporaries)}"
@@ -258,6 +305,8 @@ def _is_short(operand: tree.Operand, scope: Scope) -> bool:
                     return bool(name)
                 case _:
                     return False
+        case tree.Element():
+            return True
         case tree.Offset(base, _):
             return _register(base, scope) is not None or _is_short(base, scope)
         case tree.Memory(parts):

@@ -90,7 +90,6 @@ def test_pairs_are_updated_by_halves() -> None:
         ("atom.global.add.v2.u32 {%r1, %r2}, [%a], {%r3, %r4};", "cannot stand after"),
         ("atom.global.min.v2.f32 {%r1, %r2}, [%a], {%r3, %r4};", "cannot stand after"),
         ("red.shared.add.v2.f32 [%s], {%r3, %r4};", "cannot stand after"),
-        ("atom.global.add.v2.f32 {%r1, %r1}, [%a], {%r3, %r4};", "the same register"),
         ("atom.global.add.v2.f32 %r1, [%a], {%r3, %r4};", "a vector of 2 elements"),
         ("atom.global.add.u32 %r1, [%a], %r2, %r3;", "takes 3 operands"),
         ("atom.global.cas.b32 %r1, [%a], %r2;", "takes 4 operands"),

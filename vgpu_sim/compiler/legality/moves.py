@@ -95,6 +95,9 @@ def _check_value(scope: Scope, type_: Type, value: tree.Operand) -> None:
         case tree.Name() | tree.Offset():
             base = value.base if isinstance(value, tree.Offset) else value
             _check_named(scope, type_, base, plain=base is value)
+        case tree.Element(base):
+            scope.array(value)
+            _check_named(scope, type_, base, plain=True)
         case _:
             raise Invalid(f"this cannot be read as .{type_.name}")
 

@@ -19,6 +19,7 @@ from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal
 from vgpu_sim.compiler.ptx import grammar, tree
 
 _ELSEWHERE = frozenset({"call", "brx"})  # their operands are held to what they name, when lowered
+_BY_NUMBER = frozenset({"ld", "ldu", "st"})  # their addresses may be elements of arrays
 _SPACES = frozenset({"global", "const", "local", "param", "shared"})
 _WITHOUT_SPACE = frozenset({"global", "shared", "local"})
 
@@ -74,6 +75,9 @@ def check_instruction(scope: Scope, instruction: tree.Instruction) -> None:
     if instruction.opcode == "st" and space == "param":
         space = "param::func"
     for wanted_one, operand in zip(fitting[0], instruction.operands, strict=True):
+        if isinstance(operand, tree.Element) and instruction.opcode in _BY_NUMBER:
+            scope.array(operand)
+            operand = tree.Memory((operand.base,))
         _check(scope, wanted_one, operand, space)
 
 

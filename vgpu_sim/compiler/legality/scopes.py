@@ -22,11 +22,13 @@ class Register:
 class Place:
     """A variable or parameter, in a state space; ``param::entry`` is a kernel's own.
 
-    ``name`` is what the file calls a variable that a function declares, if not the same.
+    ``name`` is what the file calls a variable that a function declares, if not the same;
+    ``element_bytes`` those of a number in an array, in one of vectors too.
     """
 
     space: str
     name: str = ""
+    element_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,24 @@ class Scope(Names[Meaning]):
             raise Invalid(f"special register {name.text!r} is read by mov alone", name)
         raise Invalid(f"{name.text!r} is not a register", name)
 
+    def array(self, element: tree.Element) -> Place:
+        """Return the array that an operand is an element of (PTX ISA, "Arrays as Operands").
+
+        Raises:
+            Invalid: for what is none, and where its number is no constant and in no register.
+        """
+        found = self.need(element.base)
+        if not isinstance(found, Place) or not found.element_bytes:
+            raise Invalid(f"{element.base.text!r} is not an array", element.base)
+        index = element.index.base if isinstance(element.index, tree.Offset) else element.index
+        if isinstance(index, tree.Integer):
+            return found
+        if isinstance(index, tree.Name):
+            register = self.register(index)
+            if register.type.kind in ("integer", "bits") and register.type.bits in (32, 64):
+                return found
+        raise Invalid("the number of an element is a constant or in a register of 32 or 64 bits")
+
     def declare_statement(self, statement: tree.Statement) -> None:
         """Declare what a statement declares, if it does."""
         if isinstance(statement, tree.Registers):
@@ -96,7 +116,7 @@ class Scope(Names[Meaning]):
 
     def put(self, name: str, what: Meaning, count: int | None) -> None:
         """Declare a name unless this scope has it."""
-        if name not in self.names and name not in self.families:
+        if not self.has(name, count):
             self.declare(name, what, count=count)
 
 
@@ -121,12 +141,20 @@ def of_function(function: tree.Function, outer: Scope) -> Scope:
     return scope
 
 
+def element_bytes(variable: tree.Variable) -> int:
+    """Return the bytes of a number in an array; 0 for what is none."""
+    type_ = named(variable.type[1:])
+    return type_.bits // 8 if type_ is not None and variable.dimensions else 0
+
+
 def _variable(variable: tree.Variable) -> Meaning:
     type_ = named(variable.type[1:])
     if variable.space is tree.Space.REG and type_ is not None:
         return Register(type_, int(variable.vector[2:]) if variable.vector else 1)
     space = variable.space.value[1:]
-    return Place("param::func" if space == "param" else space)
+    if space == "param":
+        return Place("param::func")
+    return Place(space, "", element_bytes(variable))
 
 
 def _special_bits(name: str) -> int:

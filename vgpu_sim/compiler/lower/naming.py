@@ -1,5 +1,6 @@
 """Names that a ``{ }`` of PTX declares, on top of those around it."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
@@ -18,6 +19,7 @@ class Names(Generic[Declared]):
     names: dict[str, Declared] = field(default_factory=dict)
     families: dict[str, tuple[Declared, int]] = field(default_factory=dict)  # %r<10>
     _found: dict[str, Declared | None] = field(default_factory=dict)  # of those, until another
+    _least: dict[str, int] = field(default_factory=dict)  # number of a name that begins so and ends
 
     def declare(
         self, name: str, what: Declared, at: Positioned | None = None, count: int | None = None
@@ -27,13 +29,24 @@ class Names(Generic[Declared]):
         Raises:
             Invalid: when this scope has it already.
         """
-        if name in self.names or name in self.families:
+        if self.has(name, count):
             raise Invalid(f"{name!r} is declared twice", at)
         if count is None:
             self.names[name] = what
+            for prefix, number in _numbered(name):
+                self._least[prefix] = min(number, self._least.get(prefix, number))
         else:
             self.families[name] = (what, count)
             self._found.clear()
+
+    def has(self, name: str, count: int | None = None) -> bool:
+        """Whether this scope has ``name`` already, or one of ``name0`` to ``name<count-1>``.
+
+        A name is none of a family's: there may be ``%r`` beside ``%r<10>``.
+        """
+        if count is not None:
+            return name in self.families or self._least.get(name, count) < count
+        return name in self.names or self._find_in_families(name) is not None
 
     def find(self, name: str) -> tuple[Self, Declared] | None:
         """Return the innermost declaration of ``name`` and the scope that has it."""
@@ -51,13 +64,18 @@ class Names(Generic[Declared]):
 
     def _find_in_families(self, name: str) -> Declared | None:
         """Look ``name`` up as a prefix and a number; the prefix may itself end in digits."""
-        for digits in range(1, min(_MAX_SUFFIX_DIGITS, len(name) - 1) + 1):
-            suffix = name[-digits:]
-            if not (suffix[0].isascii() and suffix[0].isdigit()):
-                return None
-            if suffix[0] == "0" and digits > 1:
-                continue
-            family = self.families.get(name[:-digits])
-            if family is not None and int(suffix) < family[1]:
+        for prefix, number in _numbered(name):
+            family = self.families.get(prefix)
+            if family is not None and number < family[1]:
                 return family[0]
         return None
+
+
+def _numbered(name: str) -> Iterator[tuple[str, int]]:
+    """Yield the ways to read ``name`` as a member of a family: its prefix and its number."""
+    for digits in range(1, min(_MAX_SUFFIX_DIGITS, len(name) - 1) + 1):
+        suffix = name[-digits:]
+        if not (suffix[0].isascii() and suffix[0].isdigit()):
+            return
+        if suffix[0] != "0" or digits == 1:
+            yield name[:-digits], int(suffix)

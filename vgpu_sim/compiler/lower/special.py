@@ -200,6 +200,9 @@ SPECIAL_REGISTERS: Mapping[str, Special] = {
 """What can be read, by PTX spelling."""
 
 
+_OF_COLOURS = dict(zip("rgba", "xyzw", strict=True))  # PTX ISA, "Vectors as Operands"
+
+
 def find(name: tree.Name) -> Special:
     """Return the special register of that name.
 
@@ -208,11 +211,12 @@ def find(name: tree.Name) -> Special:
         Unsupported: for one that cannot be read yet.
     """
     components = grammar.SPECIAL_REGISTERS[name.text]
-    if name.component and name.component not in components:
+    component = _OF_COLOURS.get(name.component, name.component)
+    if component and component not in components:
         raise Invalid(f"{name.text!r} has no component {name.component!r}", name)
     if components and not name.component:
         raise Invalid(f"{name.text!r} is a vector: read its components, or all with mov.v4", name)
-    spelling = f"{name.text}.{name.component}" if name.component else name.text
+    spelling = f"{name.text}.{component}" if component else name.text
     found = SPECIAL_REGISTERS.get(spelling)
     if found is None:
         raise Unsupported(f"special register {spelling!r}", name)

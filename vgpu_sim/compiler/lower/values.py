@@ -190,7 +190,8 @@ def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, 
     """Return the destinations of ``p|q``, ``p`` or ``_|q``; an unwanted first one is scratch.
 
     Raises:
-        Invalid: when they are the same predicate, or none.
+        Invalid: when they are no predicates.
+        Unsupported: when they are the same one; PTX ISA leaves open which of the two it holds.
     """
     first, second = operand, None
     if isinstance(operand, tree.Pair):
@@ -198,5 +199,5 @@ def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, 
     q = None if second is None else predicate_destination(context, second)
     p = predicate_destination(context, first)
     if p is not None and p == q:
-        raise Invalid("both destinations are the same predicate")
+        raise Unsupported("one predicate for both destinations")
     return p or context.builder.unused_predicate(), q

@@ -273,6 +273,10 @@ def _encode(
 def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue, at: int) -> None:
     type_ = DATA_TYPES[declared.type[1:]]
     match value:
+        case tree.Integer() if type_.is_float:
+            raise Invalid(f"an integer as initial value of .{type_.name.lower()}", declared)
+        case tree.Float() if not type_.is_untyped and type_ not in (DataType.F32, DataType.F64):
+            raise Invalid(f"a float as initial value of .{type_.name.lower()}", declared)
         case tree.Integer():
             bits = integer_literal(value, type_).bits
         case tree.Float():

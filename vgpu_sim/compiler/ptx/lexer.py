@@ -14,7 +14,7 @@ class Kind(IntEnum):
     NAME = 0  # identifiers and opcodes; register names keep their %
     DOTTED = 1  # .u32, .L1::no_allocate, .entry, .x
     INTEGER = 2
-    FLOAT = 3  # 1.5, 2e-3
+    FLOAT = 3  # 1.5, 2e-3, .5
     FLOAT_BITS = 4  # 0f3F800000, 0d3FF0000000000000
     STRING = 5
     PUNCTUATION = 6
@@ -50,6 +50,7 @@ _TOKEN = re.compile(
   | (?P<newline>\n)
   | (?P<comment>/\*.*?\*/|\.source_begin\b.*?\.source_end\b)
   | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
+  | (?P<fraction>\.[0-9]+(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_$.:]))
   | (?P<dotted>\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+(?::[0-9]+)?)*)
   | (?P<bits>0[fF][0-9A-Fa-f]{8}(?![A-Za-z0-9_$])|0[dD][0-9A-Fa-f]{16}(?![A-Za-z0-9_$]))
   | (?P<float>[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)(?![A-Za-z0-9_$.]))
@@ -64,6 +65,7 @@ _KINDS = {
     "dotted": Kind.DOTTED,
     "bits": Kind.FLOAT_BITS,
     "float": Kind.FLOAT,
+    "fraction": Kind.FLOAT,
     "integer": Kind.INTEGER,
     "string": Kind.STRING,
     "punctuation": Kind.PUNCTUATION,

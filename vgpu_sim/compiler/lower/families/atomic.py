@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.compiler.lower import halves, mbarrier, values
 from vgpu_sim.compiler.lower.addresses import space_of, whole_address
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.types import DATA_TYPES
 from vgpu_sim.compiler.ptx import tree
@@ -128,7 +128,7 @@ def _destinations(
 ) -> tuple[Register, ...]:
     found = tuple(values.destination(context, element, type_) for element in elements)
     if len(set(found)) != len(found):
-        raise Invalid("two elements of the vector are the same register")
+        raise Unsupported("one register for two elements of a vector")
     return found
 
 

@@ -182,7 +182,7 @@ def _load(
     )
     written = [register for register in dsts if register is not None]
     if len(set(written)) != len(written):
-        raise Invalid("two elements of the vector are the same register")
+        raise Unsupported("one register for two elements of a vector")
     if not written:
         dsts = (values.destination(context, elements[0], type_), *dsts[1:])
     context.builder.emit(

@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.compiler.lower import hints, one_word, special, values
 from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
 from vgpu_sim.compiler.lower.scopes import HALVES, RegisterClass
 from vgpu_sim.compiler.lower.types import DATA_TYPES, UNSIGNED
@@ -115,7 +115,7 @@ def _copy_elements(
     ]
     written = [register for register in to if register is not None]
     if len(set(written)) != len(written):
-        raise Invalid("two elements of the vector are the same register")
+        raise Unsupported("one register for two elements of a vector")
     builder = context.builder
     for place, source in enumerate(sources):
         if source in to[:place]:
