@@ -87,7 +87,9 @@ _MEMORY = f"""## Parameters, variables and addresses
   addresses, so `cvta` changes nothing. Alignment up to {variables.MAX_ALIGNMENT_BYTES} bytes,
   `.const` up to {variables.MAX_CONST_BYTES} bytes in each bank (`.const[n]`), of which an `.extern`
   array without size is all. `.managed` and `.unified` change nothing that a kernel sees; the host
-  reaches such a variable by `cuModuleGetGlobal` and copies alone. Initial values are numbers,
+  reaches such a variable by `cuModuleGetGlobal` and copies alone. `a[3]` and `a[r + 1]` in `ld`,
+  `st` and `mov` are elements of an array: the number, modulo 2^32, times the bytes of its type.
+  Initial values are numbers,
   addresses of other variables (`name + 4`, `generic(name)`) in 64 bits, and parts of addresses
   (`0xFF00(name)`).
 - `.shared` variables that a kernel names lie in its block's shared memory in order, the module's
