@@ -80,9 +80,7 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
     Raises:
         Invalid: when it is no address, or its displacement does not fit 32 bits.
     """
-    if isinstance(
-        operand, tree.Element
-    ):  # of no array, or by no number: what is wrong is said later
+    if isinstance(operand, tree.Element):  # of no array, or by no number: later it is said which
         raise Unsupported("an array element as an operand")
     if not isinstance(operand, tree.Memory) or len(operand.parts) != 1:
         raise Invalid("expected an address in brackets")

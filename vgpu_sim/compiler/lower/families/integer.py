@@ -216,9 +216,8 @@ def carryless(context: Context, form: Form, match: Match) -> None:
     factors = [values.source(context, operand, DataType.U64) for operand in (a, b)]
     addend = values.source(context, c, DataType.U64)
     sequence, word = Sequence(context.builder), DataType.B64
-    if (
-        match["half"] == "hi"
-    ):  # the low half of the product of the reversed is the high one, reversed
+    # The low half of the product of the reversed is the high one, reversed.
+    if match["half"] == "hi":
         factors = [sequence.word(Op.BREV, word, factor) for factor in factors]
     x, y = (
         [sequence.word(Op.AND, word, factor, Literal(mask)) for mask in _EVERY_FOURTH]
