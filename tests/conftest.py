@@ -5,12 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import failed_alone
+import left_threads
+import open_files
 import pytest
-from left_threads import pytest_fixture_setup, pytest_runtest_setup, pytest_runtest_teardown
-
-__all__ = ["pytest_fixture_setup", "pytest_runtest_setup", "pytest_runtest_teardown"]
 
 E2E = Path(__file__).parent / "e2e"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch over what tests leave behind."""
+    for watch in (left_threads, open_files):
+        config.pluginmanager.register(watch)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

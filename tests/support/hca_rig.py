@@ -93,7 +93,6 @@ class Region:
 
     key: int
     view: mmap.mmap
-    fd: int
     segment: int
 
 
@@ -312,10 +311,11 @@ class Client:
         """Register fresh memory of zeros."""
         handle, fd = self.objects.create_segment(hca.HcaSegmentCreate(-(-size // 4096) * 4096))
         view = mmap.mmap(fd, -(-size // 4096) * 4096)
+        os.close(fd)
         view[:] = bytes(len(view))  # its owner is charged for it
         wanted = hca.HcaMrCreate(self.pd if pd is None else pd, access, iova, size, 1)
         wanted.pieces[0] = hca.HcaPiece(handle.handle, 0, 0, size)
-        return Region(self.objects.create_region(wanted).handle, view, fd, handle.handle)
+        return Region(self.objects.create_region(wanted).handle, view, handle.handle)
 
     def events(self) -> list[tuple[int, int]]:
         """Return the asynchronous events that are there: type and object."""

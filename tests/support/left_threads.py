@@ -8,6 +8,7 @@ waits to be asked, idle threads of pools, and fixtures that live longer than a t
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -19,7 +20,7 @@ PRODUCT = frozenset({"device_plugin", "gpu_operator", "mig", "rdma", "vgpu_sim"}
 GRACE_S = 5.0
 IDLE_S = 2.0  # longer than the pause between any two tries
 _BEFORE = pytest.StashKey[set[threading.Thread]]()
-_shared: set[threading.Thread] = set()
+_shared: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 """Threads of fixtures that serve more than one test."""
 
 
@@ -45,8 +46,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     """Fail a test whose threads are still at work in product code a moment after its teardown."""
     result = yield
     began = time.monotonic()
-    woken = {thread: (_switches(thread), began) for thread in _left(item.stash[_BEFORE])}
-    while left := _left(item.stash[_BEFORE]):
+    before = item.stash[_BEFORE]
+    del item.stash[_BEFORE]  # or it would keep what threads hold, for as long as there are tests
+    woken = {thread: (_switches(thread), began) for thread in _left(before)}
+    while left := _left(before):
         now = time.monotonic()
         for thread in left:
             switches, since = _switches(thread), now
@@ -64,7 +67,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
 
 def _left(before: set[threading.Thread]) -> dict[threading.Thread, str]:
     """Return new threads in product code, each with where it is."""
-    new = set(threading.enumerate()) - before - _shared - {threading.current_thread()}
+    new = set(threading.enumerate()) - before - set(_shared) - {threading.current_thread()}
     if not new:
         return {}
     frames = sys._current_frames()

@@ -169,7 +169,6 @@ class Fuzz:
         objects.destroy_region(target.region.key)
         objects.destroy_segment(target.region.segment)
         target.region.view.close()
-        os.close(target.region.fd)
         self.targets.remove(target)
         self.add(target.kind, target.srq is not None)
 
