@@ -87,6 +87,17 @@ def until(happens: Callable[[], bool], seconds: float = 60.0) -> bool:
     return True
 
 
+OPCODES = {
+    "Send": VerbsOpcode.SEND,
+    "Write": VerbsOpcode.RDMA_WRITE,
+    "WriteImm": VerbsOpcode.RDMA_WRITE_WITH_IMM,
+    "Read": VerbsOpcode.RDMA_READ,
+    "AtomicCAS": VerbsOpcode.ATOMIC_CMP_AND_SWP,
+    "AtomicFAA": VerbsOpcode.ATOMIC_FETCH_AND_ADD,
+}
+"""What a request queue has for the verbs of policies."""
+
+
 @dataclass
 class Region:
     """Registered memory as its owner sees it."""

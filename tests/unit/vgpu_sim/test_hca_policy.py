@@ -6,7 +6,7 @@ import time
 import hca_rig
 import pytest
 import rdma_lab
-from hca_rig import BASE, Pair, until, write
+from hca_rig import BASE, OPCODES, Pair, until, write
 from rdma_lab import allow, pod, policy
 
 from rdma.verbs import ALL, Verb
@@ -26,14 +26,6 @@ SERVER = {"app": "server"}
 CLIENT = {"app": "client"}
 EVERYTHING_PASSES = rdma_lab.tables(1, PODS)
 FROM_CLIENT = {"from": [{"podSelector": {"matchLabels": CLIENT}}]}
-OPCODES = {
-    "Send": Op.SEND,
-    "Write": Op.RDMA_WRITE,
-    "WriteImm": Op.RDMA_WRITE_WITH_IMM,
-    "Read": Op.RDMA_READ,
-    "AtomicCAS": Op.ATOMIC_CMP_AND_SWP,
-    "AtomicFAA": Op.ATOMIC_FETCH_AND_ADD,
-}
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from ipaddress import ip_address
 
 import hca_rig
 import pytest
-from hca_rig import BASE, Client, Cq, Region
+from hca_rig import BASE, OPCODES, Client, Cq, Region
 from rdma_oracle import Try, World, allowed
 from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 
@@ -30,14 +30,6 @@ from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.parties import Parties
 
-OPCODES = {
-    "Send": Op.SEND,
-    "Write": Op.RDMA_WRITE,
-    "WriteImm": Op.RDMA_WRITE_WITH_IMM,
-    "Read": Op.RDMA_READ,
-    "AtomicCAS": Op.ATOMIC_CMP_AND_SWP,
-    "AtomicFAA": Op.ATOMIC_FETCH_AND_ADD,
-}
 GROUP = "239.20.30.40"
 GROUP_GID = bytes(10) + b"\xff\xff" + ip_address(GROUP).packed
 TRAFFIC_CLASS = 104

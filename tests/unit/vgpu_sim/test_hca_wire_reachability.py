@@ -9,11 +9,12 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import permutations
 from typing import Any
 
 import pytest
 import wire_rig
-from hca_rig import BASE, Cq, until
+from hca_rig import BASE, OPCODES, Cq, until
 from rdma_oracle import Try, World, allowed
 from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 from wire_judging import Node
@@ -21,20 +22,11 @@ from wire_judging import Node
 from rdma.compiler import Compiler
 from vgpu_sim.hal.verbs import (
     VerbsMask,
-    VerbsOpcode as Op,
     VerbsQpType,
     VerbsState,
     VerbsStatus as Status,
 )
 
-OPCODES = {
-    "Send": Op.SEND,
-    "Write": Op.RDMA_WRITE,
-    "WriteImm": Op.RDMA_WRITE_WITH_IMM,
-    "Read": Op.RDMA_READ,
-    "AtomicCAS": Op.ATOMIC_CMP_AND_SWP,
-    "AtomicFAA": Op.ATOMIC_FETCH_AND_ADD,
-}
 OF_UC = ("Send", "Write", "WriteImm")
 HOME = "here"
 TRAFFIC_CLASS = 104
@@ -81,6 +73,11 @@ class Case:
         flow = Try(source.ip, destination.ip, pkey, qpn=destination.qp.number)
         flow.traffic_class = TRAFFIC_CLASS
         return allowed(self.world, flow)[0]
+
+    def ways(self) -> list[tuple[Node, Node, set[str]]]:
+        """Return from whom to whom, and what passes; nothing where nothing passes either way."""
+        found = [(one, other, self.may(one, other)) for one, other in permutations(self.nodes)]
+        return found if any(passing for *_, passing in found) else []
 
     def connect(self, silent: bool = False) -> bool:
         """Connect both anew; tell whether policy lets them. ``silent``: nobody will answer."""
@@ -140,9 +137,8 @@ def expected(verb: str, passing: set[str]) -> int:
 @pytest.mark.parametrize("number", CASES)
 def test_what_is_asked_over_a_wire_ends_as_the_oracle_says(number, engines):
     with case_of(number, engines, VerbsQpType.RC) as case:
-        a, b = case.nodes
-        ways = [(one, other, case.may(one, other)) for one, other in ((a, b), (b, a))]
-        if not any(passing for *_, passing in ways):
+        ways = case.ways()
+        if not ways:
             assert not case.connect()
             return
         wrong = []
@@ -162,9 +158,8 @@ def test_what_is_asked_over_a_wire_ends_as_the_oracle_says(number, engines):
 @pytest.mark.parametrize("number", CASES[::3])
 def test_what_arrives_by_an_unreliable_connection_is_what_the_oracle_lets_pass(number, engines):
     with case_of(number, engines, VerbsQpType.UC) as case:
-        a, b = case.nodes
-        ways = [(one, other, case.may(one, other)) for one, other in ((a, b), (b, a))]
-        if not any(passing for *_, passing in ways):
+        ways = case.ways()
+        if not ways:
             assert not case.connect()
             return
         wrong = []
