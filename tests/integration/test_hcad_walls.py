@@ -163,13 +163,14 @@ def test_a_page_that_its_owner_gave_up_is_not_made_again_by_hcad(engine, whose):
     if not engine.watches_memory():
         pytest.skip("NOT RUN: this kernel has no userfaultfd")
     pair = Pair(engine)
-    region = pair.here if whose == "here" else pair.there
+    client, region = (pair.a, pair.here) if whose == "here" else (pair.b, pair.there)
+    fd = client.objects._segments[region.segment].descriptor  # of the same file as the owner's
     libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.fallocate64(region.fd, FALLOC_PUNCH, ctypes.c_long(0), ctypes.c_long(8192)) == 0
-    assert os.fstat(region.fd).st_blocks == 0
+    assert libc.fallocate64(fd, FALLOC_PUNCH, ctypes.c_long(0), ctypes.c_long(8192)) == 0
+    assert os.fstat(fd).st_blocks == 0
     write(pair)
     here = whose == "here"
     assert pair.a_send.poll().status == (Status.LOC_PROT_ERR if here else Status.REM_ACCESS_ERR)
-    assert os.fstat(region.fd).st_blocks == 0, "nobody was charged for a page"
+    assert os.fstat(fd).st_blocks == 0, "nobody was charged for a page"
     assert pair.qb.state == (VerbsState.RTS if here else VerbsState.ERR)
     pair.close()
