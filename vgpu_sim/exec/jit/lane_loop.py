@@ -75,11 +75,14 @@ def _lane(text: Text, lane: int) -> LaneOf:
     def lane_of(vector: str, scalar: str, *, wide: bool = False) -> str:
         if wide and text.width >= 2 * _LEAST_PAIRS:
             return _of_pair(text, vector, lane)
-        type_ = text.type_of(scalar, vector=True)
-        found = text.let(f"extractelement {type_} {vector}, i64 {lane}")
-        return text.let(f"sext i32 {found} to i64") if wide else found
+        return _element(text, vector, scalar, str(lane), wide=wide)
 
     return lane_of
+
+
+def _element(text: Text, vector: str, scalar: str, index: str, *, wide: bool) -> str:
+    found = text.let(f"extractelement {text.type_of(scalar, vector=True)} {vector}, i64 {index}")
+    return text.let(f"sext i32 {found} to i64") if wide else found
 
 
 def _of_pair(text: Text, vector: str, lane: int) -> str:
@@ -126,9 +129,7 @@ def each_lane(text: Text, lanes: str | None, scalars: Sequence[str], body: Body)
             index = first if width == 64 else text.let(f"zext {bits} {first} to i64")
 
         def lane_of(vector: str, scalar: str, *, wide: bool = False) -> str:
-            type_ = text.type_of(scalar, vector=True)
-            found = text.let(f"extractelement {type_} {vector}, i64 {index}")
-            return text.let(f"sext i32 {found} to i64") if wide else found
+            return _element(text, vector, scalar, index, wide=wide)
 
         found = body(lane_of)
         now = [
