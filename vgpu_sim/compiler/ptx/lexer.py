@@ -1,6 +1,7 @@
 """PTX text to tokens (PTX ISA, "Syntax": source format, comments, identifiers, constants)."""
 
 import re
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ START = Place(1, 0)
 # other does, so that matches leave no gap. ``0f...`` comes before decimal integers, dotted words
 # before punctuation. ``@@DWARF`` lines are directives of PTX 1.x for debuggers and mean nothing to
 # code, and neither does the source of another language between ``.source_begin`` and
-# ``.source_end``; one that is not closed is no word, or as many of them would be as many searches of
+# ``.source_end``; one that is not closed is no word, or many of them would be as many searches of
 # the whole text. A trailing letter or digit on a number is caught by the lookahead, so ``12abc`` is
 # an error and never two tokens.
 _TOKEN = re.compile(
@@ -86,8 +87,8 @@ _SHORT = min(_LENGTH_LIMITS.values())
 _NO_LIMIT = 1 << 62
 
 
-def tokenize(source: str, place: Place = START) -> list[Token]:
-    """Split ``source`` into tokens; the last one is always ``Kind.END``.
+def tokenize(source: str, place: Place = START) -> Iterator[Token]:
+    """Yield the tokens of ``source``, as they are asked for; the last one is always ``Kind.END``.
 
     ``place`` is where it begins in the text that places are counted in.
 
@@ -97,8 +98,7 @@ def tokenize(source: str, place: Place = START) -> list[Token]:
     """
     if len(source) > limits.MAX_SOURCE_CHARACTERS:
         raise PtxSyntaxError(0, 0, f"longer than {limits.MAX_SOURCE_CHARACTERS} characters")
-    tokens: list[Token] = []
-    append, new, kind_of = tokens.append, tuple.__new__, _KINDS.get
+    new, kind_of = tuple.__new__, _KINDS.get
     line, before_line = place.line, -1  # and the place of the newline that the line comes after
     before = place.offset
     end = 0
@@ -110,7 +110,7 @@ def tokenize(source: str, place: Place = START) -> list[Token]:
             if end - start > _SHORT and end - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
                 raise PtxSyntaxError(line, start - before_line, "token is too long")
             # What Token() does, in half the time: a file is mostly this.
-            append(new(Token, (kind, match[group], line, start - before_line, start + before)))
+            yield new(Token, (kind, match[group], line, start - before_line, start + before))
         elif group == _NEWLINE:
             line += 1
             before_line = start
@@ -121,8 +121,7 @@ def tokenize(source: str, place: Place = START) -> list[Token]:
                 before_line = source.rindex("\n", start, end)
         elif start < end:
             raise PtxSyntaxError(line, start - before_line, _explain(source, start))
-    append(Token(Kind.END, "", line, end - before_line, end + before))
-    return tokens
+    yield Token(Kind.END, "", line, end - before_line, end + before)
 
 
 def _explain(source: str, position: int) -> str:
