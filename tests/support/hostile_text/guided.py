@@ -30,6 +30,7 @@ _INSTRUMENTED = {
 }
 _HANG_SECONDS = 300  # of wall time: native code that no timer of Python's can end
 _NOTED_EVERY = {"parse": 200, "isa": 100, "llvm": 10}
+_GARBAGE_OBJECTS = 50_000  # between collections: of a text nothing is kept
 _RELOADED_SECONDS = 20  # what other children found
 # Shares of mutations
 _FRESH = {"parse": 0.3, "isa": 0.4, "llvm": 0.6}  # of a text that every run begins with
@@ -112,6 +113,7 @@ def main(stage: str, folder: Path, runs: int, number: int) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
     inputs = Inputs(Target(stage), stage, folder, runs, number)
     gc.freeze()
+    gc.set_threshold(_GARBAGE_OBJECTS)
 
     def one(data: bytes) -> None:
         coverage.begin()
