@@ -167,10 +167,11 @@ class _Loop:
                 continue
             found.add(node)
             pending += sources_of(node)
-            for store in self._found_by(node):
-                pending += sources_of(store)
-                if not self._in_every_turn(self._stores[store]):
-                    ask(self._before(self._stores[store]))
+            stores = self._found_by(node)
+            pending += (source for store in stores for source in sources_of(store))
+            ask(
+                b for at in stores.values() if not self._in_every_turn(at) for b in self._before(at)
+            )
             if isinstance(node, Phi):
                 inside = {s for block, s in node.arguments.items() if block in self._body}
                 if len(inside) > 1:
@@ -189,14 +190,14 @@ class _Loop:
             return {}
         return {node: block for node, block in nodes if node.instruction.op is Op.ST}
 
-    def _found_by(self, node: Node | Phi) -> list[Operation]:
-        """Return the stores of the loop whose values a plain read may find."""
-        if not self._stores or not isinstance(node, Operation) or node.instruction.op is not Op.LD:
-            return []
-        if node.instruction.volatile:
-            return []
-        aliases = _aliases(self._ssa)
-        return [s for s in self._stores if aliases.may_find(node, s, self._body)]
+    def _found_by(self, node: Node | Phi) -> dict[Operation, int]:
+        """Return the stores of the loop whose values a plain read may find, with their blocks."""
+        if not self._stores or not isinstance(node, Operation):
+            return {}
+        if node.instruction.op is not Op.LD or node.instruction.volatile:
+            return {}
+        may_find = _aliases(self._ssa).may_find
+        return {s: block for s, block in self._stores.items() if may_find(node, s, self._body)}
 
     def _before(self, block: int) -> set[int]:
         """Return the blocks of the loop from which this one is reached in the same turn."""
