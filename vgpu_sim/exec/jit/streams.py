@@ -46,9 +46,7 @@ def asked(ssa: SsaFunction) -> dict[Operation, int]:
 def _is_load(node: Operation) -> bool:
     instruction = node.instruction
     return (
-        instruction.op is Op.LD
-        and instruction.space is Space.GLOBAL
-        and not instruction.volatile
+        instruction.op is Op.LD and instruction.space is Space.GLOBAL and not instruction.volatile
     )
 
 
