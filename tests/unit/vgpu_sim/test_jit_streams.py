@@ -14,7 +14,10 @@ _KERNELS = Path(__file__).parents[3] / "benchmarks/exec/kernels"
 _ASKED = re.compile(r"call void @llvm.prefetch.p0\(ptr (%\w+),")
 
 
-def _text(module: Module, plan: jit.Plan = jit.Plan(1, 1, versioned=False)) -> str:
+_ALONE = jit.Plan(1, 1, versioned=False)
+
+
+def _text(module: Module, plan: jit.Plan = _ALONE) -> str:
     return jit.Compiler().emit_llvm(module, module.functions[0], (32, 1, 1), plan)
 
 
