@@ -66,10 +66,8 @@ class _Ahead:
         self._ask(list(lines))
 
     def _ask(self, lines: list[str]) -> None:
-        text = self._emitter.text
-        hints = [("i32", "0"), ("i32", "3"), ("i32", "1")]  # to read, to keep, data
         for pointer in lines[:_MOST_LINES]:
-            text.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
+            self._emitter.text.prefetch(pointer)
 
     def _begin(self, phi: Phi) -> None:
         """Hold what a loop's phi is in the first turn."""
