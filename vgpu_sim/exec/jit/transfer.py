@@ -347,16 +347,17 @@ class Transfer:
             )
             return algebra.from_lanes(wide, target), False
         if isinstance(shape, Vector):
-            return replace(shape, linear=None), False
-        if isinstance(shape, Affine):
-            if shape.uniform or algebra.fits(shape):
-                return shape, False
-            if shape.stride == 0:
-                return PerStrip(0), False
-            return (shape, True) if may_check else (Vector(), False)
-        if shape.stride == 0:
+            return replace(shape, linear=None, hoped=None), False
+        if isinstance(shape, Affine) and (shape.uniform or algebra.fits(shape)):
             return shape, False
-        return (shape, True) if may_check else (Vector(), False)
+        if shape.stride == 0:
+            return PerStrip(0), False
+        low, high = algebra.extent(shape)
+        if (
+            high - low >= 1 << source
+        ):  # a lane may wrap around twice, which no question of ends sees
+            return Vector(), False
+        return (shape, True) if may_check else (Vector(hoped=PerStrip(shape.stride)), False)
 
     def _fill(self, shape: LaneShape, node: Operation, register_bits: int) -> LaneShape:
         """Return a result of the instruction's type in a register of another width."""
