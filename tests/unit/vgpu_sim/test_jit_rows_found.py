@@ -76,10 +76,15 @@ def test_rows_and_gathers_load_the_same(n: int) -> None:
     np.testing.assert_array_equal(np.frombuffer(out, np.uint32), np.roll(values, 1))
 
 
-def test_a_kernel_that_computes_has_strips_but_not_more_than_its_values_allow() -> None:
+@pytest.mark.parametrize(("constants", "strips"), [(0, 4), (40, 4), (60, 2)])
+def test_a_kernel_that_computes_has_strips_but_not_more_than_its_values_allow(
+    constants: int, strips: int
+) -> None:
+    """Constants want registers as values do, of which there are twelve in four strips."""
     steps = "\n".join(
         f"fma.rn.f32 %f{2 + i % 3}, %f1, %f{2 + (i + 1) % 3}, %f1;" for i in range(90)
     )
+    steps += "\n".join(f"add.rn.f32 %f2, %f2, 0f3F{i:02X}0000;" for i in range(constants))
     source = f""".version 7.0
 .target sm_80
 .address_size 64
@@ -102,7 +107,7 @@ def test_a_kernel_that_computes_has_strips_but_not_more_than_its_values_allow() 
 }}
 """
     form = ssa.build(compile_ptx(source, capability=(8, 0)).functions[0])
-    assert choose.choose(form, (256, 1, 1), 512) == jit.Plan(16, 4)
+    assert choose.choose(form, (256, 1, 1), 512) == jit.Plan(16, strips)
 
 
 def test_a_kernel_that_waits_does_not_run_lane_by_lane_because_it_gathers() -> None:

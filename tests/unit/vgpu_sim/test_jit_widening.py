@@ -7,8 +7,10 @@ draws the line, but the text does.
 import re
 
 import pytest
+from both_backends import compare
 from kernel_builder import KernelBuilder
 
+from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, SpecialRegister
 
@@ -34,3 +36,22 @@ def test_only_a_lane_group_that_wraps_around_starts_over(
     ((said, bound),) = re.findall(r"icmp (sgt|ugt) i32 %[\w.]+, (-?\d+)", text)
     assert said == relation
     assert int(bound) % (1 << 32) == greatest - 15
+
+
+@pytest.mark.parametrize("shift", [26, 28, 29, 30, 31])
+@pytest.mark.parametrize("sign", ["s", "u"])
+@pytest.mark.parametrize("meet", ["", "bar.sync 0;"])
+def test_lanes_that_wrap_around_twice_are_no_row(shift: int, sign: str, meet: str) -> None:
+    """Ends of a strip that lie as if nobody wrapped around: between them lanes went around."""
+    module = compile_ptx(
+        f""".version 8.0\n.target sm_80\n.address_size 64
+        .visible .entry k(.param .u64 out, .param .u32 n)
+        {{ .reg .b64 %out, %w; .reg .b32 %t, %n, %i;
+        ld.param.u64 %out, [out]; ld.param.u32 %n, [n]; mov.u32 %t, %tid.x; {meet}
+        shl.b32 %i, %t, {shift}; add.u32 %i, %i, %n; cvt.{sign}64.{sign}32 %w, %i;
+        mad.wide.u32 %out, %t, 8, %out; st.global.u64 [%out], %w; ret; }}""",
+        capability=(8, 0),
+    )
+    plans = [jit.Plan(16, 1), jit.Plan(16, 4), jit.Plan(4, 2)]
+    for n in (0, 1 << 31, (1 << 31) - 5, (1 << 32) - 5, 12345):
+        compare(module, [bytes(512)], (1, 1, 1), (64, 1, 1), plans, extra=[n])

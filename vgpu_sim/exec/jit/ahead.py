@@ -23,7 +23,7 @@ from vgpu_sim.exec.jit.ssa import Operation, Phi, Source, Value, results_of
 from vgpu_sim.exec.jit.trip_counts import step_of
 from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
 
-_LINE_BYTES: Final = 64
+LINE_BYTES: Final = 64
 _MOST_LINES: Final = 128
 _TURNS: Final = 4
 _COMPUTED: Final = frozenset(
@@ -35,6 +35,19 @@ _OF_BLOCK: Final = (SpecialRegister.CTAID_X, SpecialRegister.CTAID_Y, SpecialReg
 def fetch(emitter: Emitter) -> None:
     """Ask for what the block reads first whose indices ``emitter`` knows as its block's."""
     _Ahead(emitter).write()
+
+
+def is_computed(node: Operation) -> bool:
+    """Return whether a node computes integers of its operands, or of the launch, alone."""
+    instruction = node.instruction
+    if instruction.op is Op.S2R:
+        known = instruction.sreg is not None and not instruction.sreg.runs
+    elif instruction.op is Op.LD:
+        known = instruction.space is Space.PARAM
+    else:
+        known = instruction.op in _COMPUTED and instruction.type.is_integer
+    whole = instruction.source_type is None or instruction.source_type.is_integer
+    return known and not instruction.saturate and whole
 
 
 class _Ahead:
@@ -96,18 +109,9 @@ class _Ahead:
         return shape.constant is not None or source in self._values.held
 
     def _is_computed(self, node: Operation) -> bool:
-        instruction = node.instruction
-        if instruction.op is Op.S2R:
-            known = instruction.sreg is not None and not instruction.sreg.runs
-        elif instruction.op is Op.LD:
-            known = instruction.space is Space.PARAM
-        else:
-            known = instruction.op in _COMPUTED and instruction.type.is_integer
         shapes = [self._analysis.shapes[result] for result in results_of(node)]
         return (
-            known
-            and not instruction.saturate
-            and (instruction.source_type is None or instruction.source_type.is_integer)
+            is_computed(node)
             and all(isinstance(shape, Affine) for shape in shapes)
             and all(map(self._is_held, node.sources))
         )
@@ -126,8 +130,8 @@ class _Ahead:
             return
         assert isinstance(access.shape, Affine)
         size = self._emitter.text.width * access.shape.stride
-        bytes_ = {n for far in access.shape.offsets for n in range(far, far + size, _LINE_BYTES)}
-        places = sorted({n // _LINE_BYTES * _LINE_BYTES for n in bytes_})
+        bytes_ = {n for far in access.shape.offsets for n in range(far, far + size, LINE_BYTES)}
+        places = sorted({n // LINE_BYTES * LINE_BYTES for n in bytes_})
         pointers = self._emitter.memory.pointers
         base = pointers.of_strip(access, None)
         for turn in self._turns(access):

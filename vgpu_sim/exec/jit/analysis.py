@@ -7,7 +7,7 @@ read outside a loop which its lanes leave in different iterations is a ``Vector`
 
 from collections.abc import Iterable
 
-from vgpu_sim.exec.jit import divergence, known_guards, layout, presumed
+from vgpu_sim.exec.jit import divergence, known_guards, layout, presumed, ranges
 from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, Vector
 from vgpu_sim.exec.jit.linear import Linear
@@ -86,6 +86,7 @@ class Analysis:
             own.__contains__,
             self._may_presume,
             presumed.addresses(ssa) if assume_guards else (),
+            ranges.single(ssa, geometry.block),
         )
         self._run()
 

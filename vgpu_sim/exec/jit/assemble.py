@@ -160,7 +160,8 @@ class Assembler:
         store, masks = emitter.values, emitter.masks
         present = FULL if whole else places.present(text, analysis.geometry, emitter.specials)
         bounds = Bounds(store) if self.plan.tier else None
-        Regions(text, store, masks, Nodes(emitter), self._nans, labels, bounds).write(present)
+        nodes = Nodes(emitter, fetches=self.stops and self.plan.tier > 0)
+        Regions(text, store, masks, nodes, self._nans, labels, bounds).write(present)
 
     def _emitter(
         self,

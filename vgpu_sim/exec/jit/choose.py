@@ -20,7 +20,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import chains, geometry as geometries, row_order, stops, unrolled
+from vgpu_sim.exec.jit import (
+    chains,
+    geometry as geometries,
+    live_vectors,
+    row_order,
+    stops,
+    unrolled,
+)
 from vgpu_sim.exec.jit.amounts import amount
 from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.geometry import Padding
@@ -313,7 +320,8 @@ def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bo
         analysis = analyse(ssa, geometry, assume_guards=True)
         peak = LiveVectors(analysis).peak(frozenset(analysis.order))
         if computes:  # to spill a few values costs less than to wait for results
-            return geometry.strips <= _DIVERGENT_STRIPS and peak <= 2 * registers
+            wanted = peak + live_vectors.constants(ssa)
+            return geometry.strips <= _DIVERGENT_STRIPS and wanted <= 2 * registers
         return peak <= registers
     if _updates_in_loops(ssa):
         return False

@@ -1,6 +1,7 @@
 """What the families write with: text, values, masks and memory of one function version."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vgpu_sim.exec.jit import edges, fold, linear_text
@@ -59,6 +60,15 @@ class Emitter:
         self._tests: list[str] = []
         self._edges: list[str] = []
         self._wanted: Wanted | None = None
+
+    @contextmanager
+    def untested(self) -> Iterator[None]:
+        """Test nothing of what is written meanwhile."""
+        tests, edges = len(self._tests), len(self._edges)
+        try:
+            yield
+        finally:
+            del self._tests[tests:], self._edges[edges:]
 
     def wanted(self, value: Value) -> int:
         """Return the lanes of ``value`` that are read: see ``wanted.Wanted``."""

@@ -45,13 +45,15 @@ class Vector:
     """See the module; ``strided`` marks a lane stride that is known only at run time, ``linear``
     says how lanes are made of what they share.
 
-    ``apart`` is how far lanes are from the first one of their strip, where that alone is known.
+    ``apart`` is how far lanes are from the first one of their strip, where that alone is known,
+    ``hoped`` what they are if no number of 32 bits that they are made of wraps around (``wraps``).
     """
 
     lanes: Rows | None = None
     strided: bool = False
     linear: Linear | None = None
     apart: Rows | None = None
+    hoped: "Affine | PerStrip | None" = None
 
 
 LaneShape = Affine | PerStrip | Vector
@@ -187,7 +189,10 @@ class Algebra:
         """``a + sign * b``."""
         if isinstance(a, Vector) or isinstance(b, Vector):
             apart = self._summed(self.distances(a, bits), self.distances(b, bits), sign)
-            return Vector(strided=_strided(a) or _strided(b), apart=apart)
+            x, y = _hoped(a), _hoped(b)
+            hoped = None if x is None or y is None else self.add(x, y, sign, bits)
+            assert not isinstance(hoped, Vector)
+            return Vector(strided=_strided(a) or _strided(b), apart=apart, hoped=hoped)
         if isinstance(a, Affine) and isinstance(b, Affine):
             constant = None
             if a.constant is not None and b.constant is not None:
@@ -213,7 +218,9 @@ class Algebra:
             apart = self.distances(a, bits)
             if apart is not None:
                 apart = tuple(tuple(signed(far * factor, bits) for far in row) for row in apart)
-            return Vector(strided=a.strided, apart=apart)
+            hoped = None if a.hoped is None else self.scale(a.hoped, factor, bits)
+            assert not isinstance(hoped, Vector)
+            return Vector(strided=a.strided, apart=apart, hoped=hoped)
         if isinstance(a, PerStrip):
             return PerStrip(signed(a.stride * factor, bits))
         constant = None if a.constant is None else a.constant * factor
@@ -227,7 +234,7 @@ class Algebra:
             if a.lanes is not None:
                 return self.from_lanes(a.lanes, bits)
             apart = a.apart and tuple(tuple(signed(far, bits) for far in row) for row in a.apart)
-            return replace(a, linear=None, apart=apart)
+            return replace(a, linear=None, apart=apart, hoped=None)
         if isinstance(a, PerStrip):
             return PerStrip(signed(a.stride, bits))
         return self.affine(a.offsets, a.stride, a.constant, a.align, bits)
@@ -260,6 +267,10 @@ class Algebra:
             constant = a.constant if a.constant == b.constant else None
             return replace(a, constant=constant, align=math.gcd(a.align, b.align))
         return PerStrip(a.stride)
+
+
+def _hoped(shape: LaneShape) -> "Affine | PerStrip | None":
+    return shape.hoped if isinstance(shape, Vector) else shape
 
 
 def _strided(shape: LaneShape) -> bool:

@@ -1,11 +1,41 @@
 """How many vector registers a kernel's values need at once, under one geometry."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from vgpu_sim.exec.jit import stops
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
-from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Value, results_of, sources_of
+from vgpu_sim.exec.jit.ssa import (
+    Merge,
+    Operation,
+    Phi,
+    SsaFunction,
+    Value,
+    results_of,
+    sources_of,
+)
+from vgpu_sim.isa import Literal, Op
+
+_OWN_CONSTANTS: Final = 12
+_POLYNOMIALS: Final = frozenset((Op.FEX2, Op.FLG2, Op.FSIN, Op.FCOS, Op.FTANH))
+
+
+def constants(ssa: SsaFunction) -> int:
+    """Return how many vectors of one number straight code asks for, whose groups follow each other.
+
+    They want registers as values do, for each strip again: floats that are written out, and some
+    for each function that is computed by a polynomial.
+    """
+    numbers: set[int] = set()
+    functions: set[Op] = set()
+    for block in ssa.blocks.values():
+        for node in block.nodes:
+            if not isinstance(node, Operation) or not node.instruction.type.is_float:
+                continue
+            functions |= {node.instruction.op} & _POLYNOMIALS
+            numbers |= {source.bits for source in node.sources if isinstance(source, Literal)}
+    return len(numbers) + _OWN_CONSTANTS * len(functions)
 
 
 class LiveVectors:

@@ -4,7 +4,10 @@ Where the shape is not known, a load looks at its lanes' pointers: indices that 
 clamped at an edge are those of neighbours nearly always, and one row costs a tenth of a gather.
 """
 
-from vgpu_sim.exec.jit import lane_rows, neighbours, pieces, rows
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from vgpu_sim.exec.jit import lane_rows, neighbours, pieces, rows, siblings, wraps
 from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.lane_loop import LaneOf, each_lane
 from vgpu_sim.exec.jit.masks import Mask, MaskWriter
@@ -47,6 +50,9 @@ class Loads:
         if access.volatile and (flat or not row):
             return [self._load_each(access, flat[c] if flat else None, c) for c in strips]
         known = None if row else self._pieces(access)
+        firsts = None if row or known is not None else wraps.firsts(self._values, access)
+        if firsts is not None:
+            return self._unless_wrapped(access, firsts, flat, [access])
         found = neighbours.possible(access.shape, self._text.width)
         read = self._load_row if row else self._row_or_gather if found else self._gather
         columns = []
@@ -58,6 +64,71 @@ class Loads:
                 else:
                     columns.append(read(access, lanes, strip))
         return columns
+
+    def family(
+        self, access: Access, alone: Sequence[Access], family: siblings.Family
+    ) -> list[list[str]] | None:
+        """Load all that ``alone`` load as one ``access`` unless an index wraps around; return, for
+        each strip, the vectors of all; None: that would be no better."""
+        text, values, strips = self._text, self._values, range(self._values.strips)
+        firsts = wraps.firsts(values, access)
+        if firsts is None and not lane_rows.suits(text, access.count, access.element_bytes):
+            return None
+        if not wraps.is_readable(values, family.index):
+            return None
+        kind, most = family.kind, family.most
+        tests = [wraps.wrapped(values, family.index, kind, most, strip) for strip in strips]
+        if firsts is not None:
+            beyond = wraps.any_of(text, [firsts.wrapped, *tests])
+            return self._unless_wrapped(access, replace(firsts, wrapped=beyond), None, alone)
+
+        def in_rows() -> list[str]:
+            pointers = [self._pointers.of_lanes(access, strip, 0) for strip in strips]
+            return [n for p in pointers for n in lane_rows.load(text, p, access.scalar)[1]]
+
+        return self._either(access, wraps.any_of(text, tests), in_rows, None, alone)
+
+    def _unless_wrapped(
+        self,
+        access: Access,
+        firsts: wraps.Firsts,
+        flat: Sequence[str] | None,
+        alone: Sequence[Access],
+    ) -> list[list[str]]:
+        """Load rows if no lane's index wraps around, else lanes apart."""
+        strips = range(self._values.strips)
+
+        def in_rows() -> list[str]:
+            names = []
+            for strip in strips:
+                spread = rows.spread(self._text, access, flat[strip]) if flat else None
+                pointer = self._pointers.at(access, firsts.addresses[strip])
+                names += self._row_at(access, pointer, spread)
+            return names
+
+        return self._either(access, firsts.wrapped, in_rows, flat, alone)
+
+    def _either(
+        self,
+        access: Access,
+        wrapped: str,
+        in_rows: Callable[[], list[str]],
+        flat: Sequence[str] | None,
+        alone: Sequence[Access],
+    ) -> list[list[str]]:
+        strips, count = range(self._values.strips), access.count
+
+        def apart() -> list[str]:
+            return [
+                name
+                for strip in strips
+                for one in alone
+                for name in self._gather(one, flat[strip] if flat else None, strip)
+            ]
+
+        whole = self._values.invert(wrapped, vector=False)
+        found = neighbours.either(self._text, whole, in_rows, apart, access.scalar)
+        return [found[strip * count : (strip + 1) * count] for strip in strips]
 
     def _pieces(self, access: Access) -> list[list[pieces.Piece]] | None:
         coming = self._comers.to(self._values.block)

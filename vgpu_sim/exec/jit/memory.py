@@ -7,7 +7,7 @@ Where an access goes, and that it goes nowhere else, is ``pointers``' part, loca
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import adjacent, rows, streams
+from vgpu_sim.exec.jit import adjacent, rows, siblings, streams
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.combining import Table
@@ -97,6 +97,25 @@ class Memory:
         columns = self._loads.lanes(access, FULL)
         self._define(access.node, lambda place, _form, strip: columns[strip][place])
         return True
+
+    def load_family(self, family: siblings.Family) -> Access | None:
+        """Write loads of all lanes that are one unless an index wraps around, and return that one;
+        None where they are better written each by itself."""
+        alone = [self.access(node) for node in family.loads]
+        first = alone[0]
+        if self.table is not None or first.tested or not isinstance(first.shape, Vector):
+            return None
+        if any(self._reach.of(node) is not Reach.NEVER for node in family.loads):
+            return None
+        node = adjacent.together(family.loads)
+        access = replace(first, node=node, parts=len(family.loads))
+        if access.where is not Where.GLOBAL or not self._confined(access):
+            return None
+        found = self._loads.family(access, alone, family)
+        if found is None:
+            return None
+        self._define(node, lambda place, _form, strip: found[strip][place])
+        return access
 
     def _confined(self, access: Access) -> bool:
         source = self._provenance.trace(access.address)

@@ -40,21 +40,27 @@ def load(
         others = text.let(f"and {flags} {others}, {lanes}")
     packed = text.let(f"bitcast {flags} {others} to {integer(width)}")
     found = text.let(f"icmp eq {integer(width)} {packed}, 0")
-    together, scattered, after = (text.label(hint) for hint in ("row", "apart", "read"))
-    text.branch(found, together, scattered)
-    ways: list[tuple[list[str], str]] = []
+    return either(text, found, lambda: row(first), apart, access.scalar)
 
-    def one_of(label: str, read: Callable[[], list[str]]) -> None:
+
+def either(
+    text: Text,
+    together: str,
+    rows: Callable[[], list[str]],
+    apart: Callable[[], list[str]],
+    scalar: str,
+) -> list[str]:
+    """Return the vectors that ``rows`` writes where ``together`` holds, else those of ``apart``."""
+    labels = [text.label(hint) for hint in ("row", "apart", "read")]
+    text.branch(together, labels[0], labels[1])
+    ways: list[tuple[list[str], str]] = []
+    for label, write in zip(labels, (rows, apart), strict=False):
         text.begin(label, follows=True)
         with text.known.within():
-            ways.append((read(), text.block_label))
-            text.jump(after)
-
-    one_of(together, lambda: row(first))
-    one_of(scattered, apart)
-    text.begin(after, follows=True)
-    type_ = text.type_of(access.scalar, vector=True)
+            ways.append((write(), text.block_label))
+            text.jump(labels[2])
+    text.begin(labels[2], follows=True)
+    type_, (one, other) = text.type_of(scalar, vector=True), ways
     return [
-        text.phi(type_, *((vectors[place], label) for vectors, label in ways))
-        for place in range(access.count)
+        text.phi(type_, (a, one[1]), (b, other[1])) for a, b in zip(one[0], other[0], strict=True)
     ]

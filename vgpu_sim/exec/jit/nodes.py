@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit import adjacent, chains
+from vgpu_sim.exec.jit import adjacent, chains, next_turn, siblings
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.launch import EntryArguments
@@ -15,8 +15,10 @@ from vgpu_sim.isa import EFFECTS, is_visible, reads_memory
 class Nodes:
     """Writes the nodes of one function version."""
 
-    def __init__(self, emitter: Emitter) -> None:
+    def __init__(self, emitter: Emitter, *, fetches: bool = True) -> None:
+        """``fetches``: what a loop's next turn reads may be asked for (``next_turn``)."""
         self._emitter = emitter
+        self._following = next_turn.NextTurn(emitter) if fetches else None
 
     @property
     def launch(self) -> EntryArguments:
@@ -31,6 +33,8 @@ class Nodes:
         by_sums = chains.ordered(analysis, nodes, registers)
         nodes = by_sums or nodes
         rows = adjacent.groups(analysis, block.index, nodes) if mask.full else {}
+        found = siblings.families(analysis.ssa, nodes) if mask.full else {}
+        nodes = siblings.arranged(nodes, found)
         steps = 0
         for node in nodes:
             text.word = node.word
@@ -43,6 +47,8 @@ class Nodes:
                 self._merge(node)
             elif node in rows and self._together(rows[node]):
                 self._emitter.ahead |= set(rows[node])
+            elif node in found and self._family(found[node]):
+                self._emitter.ahead |= set(found[node].loads)
             elif node not in self._emitter.ahead:
                 self._operation(node, mask, occupied)
         self._emitter.text.word = block.last_word
@@ -79,10 +85,19 @@ class Nodes:
                 mask, occupied = self._narrowed(mask, node.guard), False
         self._emitter.test_wrapping(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
+        if self._following is not None:
+            self._following.fetch(node)
 
     def _together(self, loads: Sequence[Operation]) -> bool:
         self._emitter.flush()
         return self._emitter.memory.load_together(loads)
+
+    def _family(self, family: siblings.Family) -> bool:
+        self._emitter.flush()
+        access = self._emitter.memory.load_family(family)
+        if access is not None and self._following is not None:
+            self._following.fetch(family.loads[0], access)
+        return access is not None
 
     def _narrowed(self, mask: Mask, guard: Condition) -> Mask:
         """Return the lanes of a mask that a guard lets pass."""

@@ -40,6 +40,10 @@ class Pointers:
         address = self._values.read(access.address, access.address_type, form, strip or 0)
         return self._scalar(access, address, offset)
 
+    def at(self, access: Access, address: str) -> str:
+        """Return the pointer of a strip's first lane whose address, as a scalar, is ``address``."""
+        return self._scalar(access, address, access.displacement)
+
     def of_first(self, access: Access, strip: int) -> str:
         """Return the pointer of a strip's first lane, to which the others' distances are known."""
         if not isinstance(access.shape, Vector):

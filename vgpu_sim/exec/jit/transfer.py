@@ -1,7 +1,8 @@
 """Transfer functions of the value analysis: the shape of a result from those of the operands."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from vgpu_sim.exec.jit import collective_shapes, comparison_shapes, fold, lane_bits, presumed
 from vgpu_sim.exec.jit.geometry import Geometry
@@ -73,7 +74,7 @@ class Transfer:
 
     ``sums`` says of ``traced`` values how lanes are made of what they share. ``may_be_own`` says of
     a load whether it may be one of local memory, ``may_presume`` of a choice by which comparison it
-    goes, if it may be presumed.
+    goes, if it may be presumed. ``numbers`` are results that thread indices say (``ranges``).
     """
 
     def __init__(
@@ -85,12 +86,14 @@ class Transfer:
         may_be_own: Callable[[Operation], bool],
         may_presume: Callable[[Operation], tuple[Operation, bool] | None],
         traced: Container[Value | None] = (),
+        numbers: Mapping[Value, int] = MappingProxyType({}),
     ) -> None:
         self._algebra = algebra
         self._lookup = lookup
         self._may_restart = may_restart
         self._may_be_own = may_be_own
         self._may_presume = may_presume
+        self._numbers = numbers
         self.checked: set[Operation] = set()
         self.presumed: dict[Operation, int] = {}
         self.sums = Sums(algebra, traced, may_restart)
@@ -176,6 +179,9 @@ class Transfer:
             assert instruction.sreg is not None
             special = self._special.get(instruction.sreg, self._algebra.uniform())
             return self._fill(special, node, bits)
+        result = node.results[0]
+        if result is not None and result in self._numbers:
+            return self._algebra.constant(self._numbers[result], bits)
         type_ = fold.result_type(instruction)
         function = fold.integer_function(instruction)
         if instruction.op is Op.SELP:
@@ -260,8 +266,12 @@ class Transfer:
         bits = instruction.type.bits
         shift = instruction.op is Op.SHR
         if not shift and operand & (operand + 1):
+            low_zeros = operand & -operand
             if a.uniform:  # clearing low bits leaves an aligned scalar
-                return self._algebra.uniform(align=operand & -operand)
+                return self._algebra.uniform(align=low_zeros)
+            low, high = self._algebra.extent(a)
+            if low >= 0 and high < min(a.align, low_zeros):  # lanes differ in those alone
+                return self._algebra.uniform(align=low_zeros)
             return None
         size = 1 << operand if shift and operand < bits else operand + 1
         low, high = self._algebra.extent(a)
@@ -347,16 +357,17 @@ class Transfer:
             )
             return algebra.from_lanes(wide, target), False
         if isinstance(shape, Vector):
-            return replace(shape, linear=None), False
-        if isinstance(shape, Affine):
-            if shape.uniform or algebra.fits(shape):
-                return shape, False
-            if shape.stride == 0:
-                return PerStrip(0), False
-            return (shape, True) if may_check else (Vector(), False)
-        if shape.stride == 0:
+            return replace(shape, linear=None, hoped=None), False
+        if isinstance(shape, Affine) and (shape.uniform or algebra.fits(shape)):
             return shape, False
-        return (shape, True) if may_check else (Vector(), False)
+        if shape.stride == 0:
+            return PerStrip(0), False
+        low, high = algebra.extent(shape)
+        if (
+            high - low >= 1 << source
+        ):  # a lane may wrap around twice, which no question of ends sees
+            return Vector(), False
+        return (shape, True) if may_check else (Vector(hoped=PerStrip(shape.stride)), False)
 
     def _fill(self, shape: LaneShape, node: Operation, register_bits: int) -> LaneShape:
         """Return a result of the instruction's type in a register of another width."""
