@@ -18,7 +18,7 @@ from typing import Any
 
 from hostile_text.targets import STAGES
 
-RUNS_OF_A_CHILD = {"parse": 50_000, "isa": 10_000, "llvm": 1_000}
+RUNS_OF_A_CHILD = {"parse": 50_000, "isa": 10_000, "llvm": 2_000}
 GOALS = {"parse": 2_000_000, "isa": 100_000, "llvm": 10_000}
 CHILD = ("hostile_text.guided",)
 _SUPPORT = Path(__file__).parents[1]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import atheris
 from hostile_text.coverage import Coverage
-from hostile_text.mutations import excerpt, mutate
+from hostile_text.mutations import COUNTS, excerpt, mutate
 
 if TYPE_CHECKING:
     from hostile_text.targets import Target
@@ -35,6 +35,7 @@ _RELOADED_SECONDS = 20  # what other children found
 # Shares of mutations
 _FRESH = {"parse": 0.3, "isa": 0.4, "llvm": 0.6}  # of a text that every run begins with
 _DEPTH = {"parse": 2, "isa": 1, "llvm": 1}  # of mutations of a mutation
+_COUNTS = {"parse": COUNTS, "isa": (1, 1, 1, 1, 2, 3), "llvm": (1, 1, 1, 1, 2, 3)}  # of changes
 _GENERIC = 0.15  # made by libFuzzer itself
 _LONG = 0.04  # of texts of any length; those of the others are cut to an excerpt
 _SHORT_BYTES = 1500
@@ -72,7 +73,8 @@ class Inputs:
             text = excerpt(text, random)
         if generic:
             return bytes(atheris.Mutate(text.encode(errors="replace")[:most], most))
-        return mutate(text, random, self._texts, most).encode(errors="replace")[:most]
+        text = mutate(text, random, self._texts, most, _COUNTS[self._stage])
+        return text.encode(errors="replace")[:most]
 
     def examine(self, data: bytes) -> None:
         """Keep what fails. Those that were made before, by whatever child, do not count."""

@@ -39,13 +39,19 @@ _INSTRUCTION = re.compile(  # on a line of its own, and nothing that ends a func
     re.MULTILINE,
 )
 _MOST_COPIES = 60
+COUNTS = (1, 1, 1, 2, 2, 3, 5)
 
 Change = Callable[[str, Random, Sequence[str]], str]
 
 
-def mutate(text: str, random: Random, others: Sequence[str], most: int) -> str:
-    """Return ``text`` after a few changes; ``others`` lend parts. At most ``most`` characters."""
-    for _ in range(random.choice((1, 1, 1, 2, 2, 3, 5))):
+def mutate(
+    text: str, random: Random, others: Sequence[str], most: int, counts: Sequence[int] = COUNTS
+) -> str:
+    """Return ``text`` after a few changes, one of ``counts``; ``others`` lend parts.
+
+    At most ``most`` characters of it.
+    """
+    for _ in range(random.choice(counts)):
         text = random.choice(CHANGES)(text, random, others)[:most]
     return text
 

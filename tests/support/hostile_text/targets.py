@@ -150,7 +150,11 @@ def _to_isa(data: bytes) -> str:
 
 
 def _helper() -> tuple[CompileHelper, int]:
-    """Fork what generates code for workers."""
+    """Fork what generates code for workers.
+
+    As a worker's it has LLVM ready before it forks a child for each text: to load it takes a child
+    longer than most texts do.
+    """
 
     def emit(request: bytes) -> bytes:
         from vgpu_sim.exec.jit import llvm
@@ -164,6 +168,10 @@ def _helper() -> tuple[CompileHelper, int]:
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        from vgpu_sim.exec.jit import llvm
+
+        for tier in (0, 1):
+            llvm.assembly("define void @ready() { ret void }", tier)
         helper.serve(lambda: None)
     helper.started()
     return helper, pid
