@@ -313,7 +313,8 @@ def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bo
         analysis = analyse(ssa, geometry, assume_guards=True)
         peak = LiveVectors(analysis).peak(frozenset(analysis.order))
         if computes:  # to spill a few values costs less than to wait for results
-            wanted = peak + live_vectors.constants(ssa)
+            more = geometry.strips > _STREAMING_STRIPS  # fewer want as many constants
+            wanted = peak + live_vectors.constants(ssa) if more else peak
             return geometry.strips <= _DIVERGENT_STRIPS and wanted <= 2 * registers
         return peak <= registers
     if _updates_in_loops(ssa):
