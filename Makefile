@@ -57,7 +57,7 @@ mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 R
 fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 calls=1 kernel=FILE); or ir=1, text=all, proofs=1
 	@PYTHONPATH=tests/support $(BIN)/python \
 	  $(if $(text),-m hostile_text,$(if $(proofs),tests/support/prove_addresses.py,-m $(if $(ir),random_ir,fuzzing))) \
-	  $(foreach name,$(if $(text),text n minutes kernel folder,$(if $(proofs),n minutes folder, \
+	  $(foreach name,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
 	    seed n minutes jobs plans $(if $(ir),,meet calls) shrink kernel folder)),$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts

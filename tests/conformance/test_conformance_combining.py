@@ -140,6 +140,34 @@ def test_what_is_added_nowhere_faults_at_its_word() -> None:
     aperture.close()
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["one", "several"])
+@pytest.mark.parametrize("wide", [4, 8])
+def test_a_table_without_sums_has_none_at_any_wrong_address(wide: int, several: bool) -> None:
+    """A place that is free is no sum at address 0, nor at another that memory never has."""
+    update = {4: "red.global.add.u32 [%a], %v;", 8: "red.global.add.u64 [%a], %d;"}[wide]
+    module = _histogram(update, wide)
+    compiled = compiler().compile(module, module.functions[0], _BLOCK, _PLANS[0])
+    loaded = compiler().load(compiled)
+    aperture = native_launch.Aperture()
+    pairs = np.array([[int(several and lane == 63), 1] for lane in range(64)], "<i4")
+    held = aperture.allocate(bytes(4096))
+    read = aperture.allocate(pairs.tobytes())
+    function = module.functions[0]
+    launch = native_launch.context(aperture, (1, 1, 1), _BLOCK)
+    wrong = [*range(0, 64, wide), *range(64, 8192, 1000), 1 << 40, -wide, held.address + 2]
+
+    def check() -> None:
+        for address in wrong:
+            values = [address, read.address, 64]
+            parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
+            found = native_launch.fault_address(loaded, launch, parameters, [(0, 1)])
+            assert found is not None, address
+
+    native_launch.in_child(check)
+    assert not held.view.any()
+    aperture.close()
+
+
 @pytest.mark.parametrize(
     ("update", "more"),
     [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, SAMPLE_IMAGE, Cluster, until
+from cluster import EXAMPLES, SAMPLE_IMAGE, Cluster, layout_of, until
 from rdma_nodes import two_nodes
 
 RESTRICTED_SECURITY = {
@@ -16,12 +16,11 @@ RESTRICTED_SECURITY = {
 }
 
 
-# What the kubelet forgets five minutes later comes early and is looked at late, in the lane after
-# this one; a kubelet or an operator that restarts counts these minutes again, so these tests come
-# early, too. After the very last nothing is left to test.
+# What the kubelet forgets five minutes later comes early and is looked at late; a kubelet or an
+# operator that restarts counts these minutes again, so these tests come early, too. After the very
+# last nothing is left to test.
 EARLY = ("test_resources.py", "test_restarts.py", "test_operator_restarts.py")
 LATE = ("test_retirement.py", "test_uninstall.py")
-MIXED_SEEN = "mixed-layout-came-and-went"  # a ConfigMap: the next lane is another session
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -52,27 +51,15 @@ def nodes(whole_cluster: Cluster) -> tuple[str, str]:
     return two_nodes(whole_cluster)
 
 
-@pytest.fixture
-def mixed_layout_comes_and_goes(whole_cluster: Cluster) -> Cluster:
-    """The second sample layout is applied, seen in the nodes' status, and deleted."""
-    whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
-    whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
-    both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
-    until(lambda: all(both.items() <= node.items() for node in whole_cluster.offered_slices()), 30)
-    whole_cluster.delete("miglayout", "mixed")
-    whole_cluster.apply(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": MIXED_SEEN}, "data": {}}
-    )
-    return whole_cluster
-
-
-@pytest.fixture
-def mixed_layout_came_and_went(whole_cluster: Cluster, request: pytest.FixtureRequest) -> Cluster:
-    """As ``mixed_layout_comes_and_goes``, unless a test of an earlier session did it."""
-    if not whole_cluster.get("configmap", MIXED_SEEN, "--ignore-not-found"):
-        request.getfixturevalue("mixed_layout_comes_and_goes")
-    whole_cluster.delete("configmap", MIXED_SEEN)
-    return whole_cluster
+@pytest.fixture(scope="session")
+def retired_profile(whole_cluster: Cluster) -> str:
+    """A profile that came and went; no other test has one, so that kubelets forget it meanwhile."""
+    profile = "1g.20gb"
+    whole_cluster.apply(layout_of(profile, 2, "retired"))
+    until(lambda: all(node.get(profile) == "2" for node in whole_cluster.offered_slices()), 60)
+    whole_cluster.delete("miglayout", "retired")
+    until(lambda: all(node.get(profile) == "0" for node in whole_cluster.offered_slices()), 15)
+    return profile
 
 
 @contextlib.contextmanager

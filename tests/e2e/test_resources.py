@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import Cluster, until
+from cluster import EXAMPLES, Cluster, until
 
 
 def refused(cluster: Cluster, kind: str, name: str, reason: str) -> str:
@@ -33,14 +33,26 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
     whole_cluster.delete("miglayout,gpupool", "scratch")
 
 
-def test_the_mixed_layout_comes_and_goes(mixed_layout_comes_and_goes: Cluster) -> None:
-    """The fixture has seen it come; soon no slice of it is offered any more."""
+def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
+    """It is seen in the nodes' status, and soon after its end no slice of it is offered any more."""
 
     def offered() -> list[dict[str, str]]:
-        nodes = mixed_layout_comes_and_goes.offered_slices()
+        nodes = whole_cluster.offered_slices()
         return [{k: n for k, n in node.items() if n != "0"} for node in nodes]
 
+    whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
+    whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
+    both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
+    until(lambda: offered() == [both] * 2, 30)
+    whole_cluster.delete("miglayout", "mixed")
     until(lambda: offered() == [{"1g.10gb": "7"}] * 2, 15)
+
+
+def test_a_profile_that_has_gone_is_offered_no_more(
+    whole_cluster: Cluster, retired_profile: str
+) -> None:
+    """The kubelet lists none of it, until it forgets the name (``test_retirement``)."""
+    assert all(node[retired_profile] == "0" for node in whole_cluster.offered_slices())
 
 
 def test_an_unknown_board_is_refused(scratch: Cluster) -> None:

@@ -99,7 +99,7 @@ class Cluster:
         ]
 
     def offered_slices(self) -> list[dict[str, str]]:
-        """For each GPU node what its status offers: profile to count."""
+        """For each GPU node what its status lists: profile to count, 0 of what has gone."""
         nodes = self.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
         return [
             {

@@ -273,9 +273,10 @@ def test_a_campaign_goes_on_where_it_stopped(
 
     monkeypatch.setattr(trial, "examine", note)
     options = Options(3, 5, 5.0, jobs=2, shrink_seconds=0, folder=tmp_path)
-    for _ in range(2):
+    for times in (1, 2):
         totals = Campaign(options, lambda _: None).run()
         assert totals.kernels == 5
+        assert ("10 in all runs" in totals.summary()) == (times == 2)
         seen += totals.failed
     assert json.loads((tmp_path / "state.json").read_text()) == {"3": 10}
     assert sorted(seen) == [kernel_seed(3, index) for index in (1, 5, 9)]

@@ -38,7 +38,9 @@ _ALWAYS, _NEGATED = 0x7FFF, 0x8000
 _OPERAND_MASK: Final = (1 << OPERAND_BITS) - 1
 _OPCODES: Final = {op.value: op for op in Op}
 _TYPES: Final = {type_.value: type_ for type_ in DataType}
+_SHAPES: Final = 4096  # kept: a program has some dozens
 _Field = tuple[Role, int]  # where the first bit of the operand is
+_Place = tuple[int, int, bool]  # first bit of the field, number of operands, of predicates or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,17 @@ class EncodedCode:
     words: bytes
     pool: tuple[int, ...]
     relocations: dict[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What a word says besides guard and operands; ``used`` are all bits that may be set."""
+
+    type: DataType
+    modifiers: dict[str, Any]
+    destinations: tuple[_Place, ...]
+    sources: tuple[_Place, ...]
+    used: int
 
 
 def encode(function: Function) -> EncodedCode:
@@ -113,21 +126,42 @@ def _decode_word(word: int, pool: PoolReader) -> Instruction:
     op = _OPCODES.get(word & 0xFFFF)
     if op is None:
         raise ValueError(f"opcode {word & 0xFFFF:#x} is not defined")
+    shape = _shape(word & _fixed(op))
+    _check_unused(word, op, shape.used)
+    return Instruction(
+        op,
+        shape.type,
+        tuple(
+            pool.destination(field, predicate)
+            for first, count, predicate in shape.destinations
+            for field in pool.vector(word >> first & _OPERAND_MASK, count)
+        ),
+        tuple(
+            pool.source(field, predicate)
+            for first, count, predicate in shape.sources
+            for field in pool.vector(word >> first & _OPERAND_MASK, count)
+        ),
+        _guard(word >> _GUARD & 0xFFFF),
+        **shape.modifiers,
+    )
+
+
+@functools.lru_cache(_SHAPES)
+def _shape(word: int) -> _Shape:
+    """Return what words have in common that differ in guard and operands alone."""
+    op = _OPCODES[word & 0xFFFF]
     type_ = _TYPES.get(word >> _TYPE & 0xFF)
     if type_ is None:
         raise ValueError(f"type {word >> _TYPE & 0xFF:#x} is not defined")
     spec = TABLE[op]
-    values: dict[str, Any] = {m.name: m.decode(word) for m in spec.modifiers}
-    bare = Instruction(op, type_, guard=_guard(word >> _GUARD & 0xFFFF), **values)
-    dsts, srcs = list(_destinations(spec)), list(_sources(spec))
-    _check_unused(word, bare, [*dsts, *srcs])
-    destinations = tuple(
-        pool.destination(field, predicate) for field, predicate in _fields(word, bare, dsts, pool)
-    )
-    sources = tuple(
-        pool.source(field, predicate) for field, predicate in _fields(word, bare, srcs, pool)
-    )
-    return Instruction(op, type_, destinations, sources, bare.guard, **values)
+    modifiers: dict[str, Any] = {m.name: m.decode(word) for m in spec.modifiers}
+    bare = Instruction(op, type_, **modifiers)
+    destinations = tuple(_places(bare, _destinations(spec)))
+    sources = tuple(_places(bare, _sources(spec)))
+    used = _used_by_modifiers(op)
+    for first, _, _ in (*destinations, *sources):
+        used |= _OPERAND_MASK << first
+    return _Shape(type_, modifiers, destinations, sources, used)
 
 
 def _guard(field: int) -> Guard | None:
@@ -144,26 +178,24 @@ def _sources(spec: OpSpec) -> Iterable[_Field]:
     return zip(spec.srcs, spec.src_places, strict=False)
 
 
-def _fields(
-    word: int, bare: Instruction, places: Iterable[_Field], pool: PoolReader
-) -> Iterator[tuple[int, bool]]:
-    """Yield what names each operand, and whether it is a predicate."""
-    for role, first in places:
+def _places(bare: Instruction, fields: Iterable[_Field]) -> Iterator[_Place]:
+    for role, first in fields:
         count = operands_in(role, bare)
         if count:
-            for field in pool.vector(word >> first & _OPERAND_MASK, count):
-                yield field, operand_bits(role, bare) == 1
+            yield first, count, operand_bits(role, bare) == 1
 
 
-def _check_unused(word: int, bare: Instruction, operands: Iterable[_Field]) -> None:
-    used = _used_by_modifiers(bare.op)
-    for role, first in operands:
-        if operands_in(role, bare):
-            used |= _OPERAND_MASK << first
+def _check_unused(word: int, op: Op, used: int) -> None:
     unused = word & ~used
     if unused:
         first = (unused & -unused).bit_length() - 1
-        raise ValueError(f"bit {first}, which {bare.op.name} does not use, is not zero")
+        raise ValueError(f"bit {first}, which {op.name} does not use, is not zero")
+
+
+@functools.cache
+def _fixed(op: Op) -> int:
+    """Return the bits of opcode, type and modifiers."""
+    return _used_by_modifiers(op) & ~(0xFFFF << _GUARD)
 
 
 @functools.cache

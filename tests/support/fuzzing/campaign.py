@@ -92,7 +92,7 @@ class Kernels:
 
 @dataclass
 class Totals:
-    """What happened so far."""
+    """What happened so far; ``before`` it, other runs of the sequence examined so many."""
 
     kernels: int = 0
     runs: int = 0
@@ -101,6 +101,7 @@ class Totals:
     refused: Counter[str] = field(default_factory=Counter)
     unordered: int = 0
     failed: dict[int, list[Finding]] = field(default_factory=dict)
+    before: int = 0
 
     def add(self, report: Report) -> None:
         self.kernels += 1
@@ -122,6 +123,8 @@ class Totals:
             f"{self.faulted} ended by a fault",
             *(f"{count} not run ({what})" for what, count in self.refused.items()),
         ]
+        if self.before:
+            parts.insert(1, f"{self.before + self.kernels} in all runs")
         if self.unordered:
             parts.append(f"{self.unordered} without one meaning")
         return ", ".join(parts)
@@ -143,7 +146,7 @@ class Campaign:
         self._totals = Totals()
         self._signatures: Counter[str] = Counter()
         self._pending: set[int] = set()
-        self._next = self._resumed()
+        self._next = self._totals.before = self._resumed()
 
     def run(self) -> Totals:
         """Examine kernels until the budget is spent, then shrink what failed."""

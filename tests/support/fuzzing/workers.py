@@ -8,6 +8,7 @@ kernel's seed, the plan, the signal, and the last it wrote to stderr.
 
 import ctypes
 import faulthandler
+import gc
 import multiprocessing
 import os
 import signal
@@ -28,6 +29,7 @@ _FORK = multiprocessing.get_context("fork")
 MAX_STAGE_SECONDS = 300.0  # of wall time, on a machine that does much else
 _PR_SET_PDEATHSIG = 1
 _KERNELS_PER_WORKER = 400  # then LLVM's memory is given back
+_GARBAGE_OBJECTS = 100_000  # between collections: of a kernel little is kept, and nothing is old
 
 
 @dataclass(frozen=True)
@@ -181,6 +183,8 @@ def _serve(connection: Connection, log: str, examine: Examine) -> None:
     )  # others hold the pipe's far end, too
     descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     os.dup2(descriptor, 2)
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_OBJECTS)
     faulthandler.disable()  # what LLVM says of its end is worth more than our stack
     while True:
         try:

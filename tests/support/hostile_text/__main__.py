@@ -1,22 +1,33 @@
 """``make fuzz text=parse|isa|llvm|all``: hostile PTX, guided by the code that it covers.
 
     make fuzz text=isa n=10000        10,000 more inputs to verified ISA
-    make fuzz text=all minutes=60     an hour, the three stages in turns
+    make fuzz text=all                the three stages in turns, until each has come to its goal
+    make fuzz text=all minutes=60 jobs=2    an hour of it, in two processes
     make fuzz text=llvm kernel=FILE   one text again
 
-State is under ``.fuzz/text``: a run goes on where the last one stopped. Ends with 1 when something
-failed in any run.
+State is under ``.fuzz/text``: a run goes on where the last one stopped, and counts go on, too. With
+the goals behind it, ``all`` goes on to twice as much, and so forth. Ends with 1 when something failed
+in any run.
 """
 
 import importlib.util
+import os
 import sys
+import time
 from pathlib import Path
 
 from hostile_text.campaign import GOALS, Campaign
 from hostile_text.targets import STAGES, Target
 
 _TURN_MINUTES = {"parse": 4.0, "isa": 8.0, "llvm": 8.0}
-_DEFAULTS = {"text": "all", "n": "0", "minutes": "1000000", "folder": ".fuzz", "kernel": ""}
+_DEFAULTS = {
+    "text": "all",
+    "n": "0",
+    "minutes": "1000000",
+    "jobs": str(os.cpu_count() or 1),
+    "folder": ".fuzz",
+    "kernel": "",
+}
 
 
 def main(arguments: list[str]) -> int:
@@ -29,22 +40,38 @@ def main(arguments: list[str]) -> int:
         print("NOT RUN: coverage comes from Atheris: .venv/bin/pip install atheris")
         return 2
     stages = STAGES if chosen["text"] == "all" else (chosen["text"],)
-    campaigns = {stage: Campaign(stage, Path(chosen["folder"])) for stage in stages}
-    left = float(chosen["minutes"])
+    folder, jobs = Path(chosen["folder"]), int(chosen["jobs"])
+    campaigns = {stage: Campaign(stage, folder, jobs=jobs) for stage in stages}
+    minutes = float(chosen["minutes"])
     try:
         if len(stages) == 1:
-            campaigns[stages[0]].run(int(chosen["n"]) or GOALS[stages[0]], left)
-        while len(stages) > 1 and left > 0:
-            for stage, campaign in campaigns.items():
-                turn = min(_TURN_MINUTES[stage], left)
-                campaign.run(GOALS[stage], turn)
-                left -= turn
+            campaigns[stages[0]].run(int(chosen["n"]) or GOALS[stages[0]], minutes)
+        else:
+            _in_turns(campaigns, minutes)
     except KeyboardInterrupt:
         print("stopped; the next run goes on from here")
+    for campaign in campaigns.values():
+        print(campaign.summary())
     found = [path for campaign in campaigns.values() for path in campaign.found()]
     for path in found:
         print(path)
     return 1 if found else 0
+
+
+def _in_turns(campaigns: dict[str, Campaign], minutes: float) -> None:
+    """Run all stages until each has come to its next goal, or for so long."""
+    until = time.monotonic() + minutes * 60
+    goals = {
+        stage: (campaign.state.runs // GOALS[stage] + 1) * GOALS[stage]
+        for stage, campaign in campaigns.items()
+    }
+    while any(campaigns[stage].state.runs < goal for stage, goal in goals.items()):
+        for stage, campaign in campaigns.items():
+            left = (until - time.monotonic()) / 60
+            if left <= 0:
+                return
+            missing = goals[stage] - campaign.state.runs
+            campaign.run(missing, min(_TURN_MINUTES[stage], left))
 
 
 def _again(stage: str, path: Path) -> int:

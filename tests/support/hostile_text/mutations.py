@@ -6,6 +6,7 @@ a file valid and so reach what stands behind the parser.
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from random import Random
 
 _FRAGMENTS = (
@@ -32,6 +33,11 @@ _MODIFIER = re.compile(r"(?<=[a-z0-9])\.[a-z][A-Za-z0-9_:]*")
 _STATEMENT = re.compile(r"[^;{}]*;")
 _LABEL = re.compile(r"^\s*([\w$]+):", re.MULTILINE)
 _LINE = re.compile(r"[^\n]*\n")
+_INSTRUCTION = re.compile(  # on a line of its own, and nothing that ends a function
+    r"^[ \t]*(?:@!?%?[\w$]+[ \t]+)?(?!ret\b|exit\b)[a-z]\w*"
+    r"[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)?;[ \t]*\n?",
+    re.MULTILINE,
+)
 _MOST_COPIES = 60
 
 Change = Callable[[str, Random, Sequence[str]], str]
@@ -42,6 +48,27 @@ def mutate(text: str, random: Random, others: Sequence[str], most: int) -> str:
     for _ in range(random.choice((1, 1, 1, 2, 2, 3, 5))):
         text = random.choice(CHANGES)(text, random, others)[:most]
     return text
+
+
+def excerpt(text: str, random: Random) -> str:
+    """Return ``text`` with a few neighbouring instructions and all that is no instruction.
+
+    Names stay declared and labels stay where they are, so that what was valid mostly is, at a
+    fraction of the size.
+    """
+    places = _instructions(text)
+    count = random.choice((1, 2, 4, 8, 16, 24))
+    first = random.randrange(max(len(places) - count, 0) + 1)
+    parts, at = [], 0
+    for start, end in (*places[:first], *places[first + count :]):
+        parts.append(text[at:start])
+        at = end
+    return "".join((*parts, text[at:]))
+
+
+@lru_cache(maxsize=256)
+def _instructions(text: str) -> tuple[tuple[int, int], ...]:
+    return tuple(found.span() for found in _INSTRUCTION.finditer(text))
 
 
 def _replaced(text: str, found: re.Match[str] | None, by: str) -> str:

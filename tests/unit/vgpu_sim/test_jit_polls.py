@@ -14,6 +14,9 @@ _BLOCK = (64, 1, 1)
 _PLACE = "mul.wide.u32 %d3, %r3, 4; add.u64 %d3, %d1, %d3;"
 _WAIT = "ld.volatile.global.u32 %r9, [{}]; setp.eq.u32 %p9, %r9, 0; @%p9 bra W;"
 _FIRST = "setp.ne.u32 %p0, %r0, 0; @%p0 bra E;"
+_OWN = ".local .align 8 .b8 own[16]; mov.u64 %d4, own; cvta.local.u64 %d5, %d4;"
+_READS = "ld.volatile.global.u32 %r9, [%d1];"
+_REPEATS = "setp.eq.u32 %p1, %r8, 0; @%p1 bra L;"
 
 
 def _form(body: str) -> ssa.SsaFunction:
@@ -47,6 +50,17 @@ def _spans(body: str) -> set[int]:
         "L: atom.cas.global.b32 %r9, [%d1], 0, 1; setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
         "L: atom.exch.global.b32 %r9, [%d1], 1; setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
         "L: atom.add.global.u32 %r9, [%d1], %r0; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
+        # What was read lies in memory before it decides: in the thread's own, by either address, or
+        # with a pointer to it there; in shared memory, where one lane reads for its warp.
+        f"{_OWN} L: {_READS} st.local.u32 [own+4], %r9; ld.local.u32 %r8, [own+4]; {_REPEATS}",
+        f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; add.u64 %d6, %d5, 4; ld.u32 %r8, [%d6];"
+        f" {_REPEATS}",
+        f"{_OWN} st.u64 [%d5+8], %d5; L: {_READS} ld.u64 %d6, [%d5+8]; st.u32 [%d6], %r9;"
+        f" ld.u32 %r8, [%d5]; {_REPEATS}",
+        f"{_OWN} st.u32 [%d5], 0; L: {_READS} setp.eq.u32 %p2, %r9, 0; @%p2 bra N;"
+        f" st.u32 [%d5], 1; N: ld.u32 %r8, [%d5]; {_REPEATS}",
+        f"L: setp.ne.u32 %p2, %r0, 0; @%p2 bra N; {_READS} st.shared.u32 [tile], %r9;"
+        f" N: bar.warp.sync -1; ld.shared.u32 %r8, [tile]; {_REPEATS}",
         # Swaps of what was read, but not in each turn, or of something else.
         "ld.global.u32 %r8, [%d1]; L: setp.eq.u32 %p2, %r8, 1; mov.u32 %r9, %r8; @%p2 bra N;"
         " atom.cas.global.b32 %r9, [%d1], %r8, 1; setp.eq.u32 %p3, %r9, %r8; @%p3 bra X;"
@@ -81,6 +95,11 @@ def test_loops_that_wait(body: str) -> None:
         " @%p3 bra L;",
         "L: ld.volatile.global.u32 %r8, [%d1]; add.u32 %r7, %r8, %r0;"
         " atom.cas.global.b32 %r9, [%d1], %r8, %r7; setp.eq.u32 %p3, %r9, %r8; @!%p3 bra L;",
+        # It lies in memory elsewhere: other bytes, another space, what another pointer leads to.
+        f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; ld.u32 %r8, [%d5]; add.u32 %r8, %r8, 1;"
+        f" st.u32 [%d5], %r8; setp.lt.u32 %p1, %r8, 9; @%p1 bra L;",
+        f"{_OWN} L: {_READS} st.u32 [%d5+4], %r9; ld.shared.u32 %r8, [tile+4]; {_REPEATS}",
+        f"L: {_READS} st.global.u32 [%d1+4], %r9; ld.global.u32 %r8, [%d2+4]; {_REPEATS}",
         # A barrier in each turn lets others run.
         "L: bar.sync 0; ld.volatile.shared.u32 %r9, [tile]; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
     ],

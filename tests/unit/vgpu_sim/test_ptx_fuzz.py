@@ -228,6 +228,7 @@ def _is_linear(work: Callable[[int], None], constant_s: float) -> bool:
         (".global .u32 a[] = {", "1, ", "2};"),
         ("/*", "*", "*/"),
         ("", "/**/", ""),
+        (".section .s {", ".source_begin.source_end ", "}"),
         ("//", "/*", ""),
         ('.file 1 "', "\\\\", '"'),
         ("", "\n", ""),
@@ -239,6 +240,16 @@ def test_time_is_linear_in_size(before: str, repeated: str, after: str) -> None:
 
     def read(count: int) -> None:
         parse(HEAD + before + repeated * count + after)
+
+    assert _is_linear(read, 0.02)
+
+
+def test_sources_that_do_not_end_are_refused_in_linear_time() -> None:
+    """Each word that may begin one is no reason to search the rest of the text for its end."""
+
+    def read(count: int) -> None:
+        with pytest.raises(PtxSyntaxError):
+            parse(HEAD + ".source_begin " * count)
 
     assert _is_linear(read, 0.02)
 

@@ -285,6 +285,8 @@ def test_comments_and_ends_of_input() -> None:
         (".version 9.0\n", 2, 1, "expected a '.target' directive"),
         (".version 9.0\n.entry k() {}", 2, 1, "expected a '.target' directive before"),
         (HEAD + "/* x", 4, 1, "comment is not closed"),
+        (HEAD + "x /* y", 4, 1, "expected a declaration or a directive"),  # the first of two
+        (HEAD + " .source_begin x", 4, 2, "'.source_begin' is not closed"),
         (HEAD + '.file 1 "x\n"', 4, 9, "string is not closed"),
         (HEAD + "#define X", 4, 1, "preprocessor"),
         (HEAD + ".global .u32 x = 12abc;", 4, 18, "malformed number '12abc'"),

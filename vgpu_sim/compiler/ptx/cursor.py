@@ -1,4 +1,6 @@
-"""A position in a token list, with the few moves that a recursive-descent parser needs."""
+"""A position among tokens, with the few moves that a recursive-descent parser needs."""
+
+from collections.abc import Iterator
 
 from vgpu_sim.compiler.errors import PtxSyntaxError
 from vgpu_sim.compiler.ptx.lexer import Kind, Token
@@ -9,26 +11,31 @@ _MAX_SHOWN_CHARACTERS = 40
 class Cursor:
     """Reads tokens in order. ``current`` is the next one; it is never past the END token."""
 
-    __slots__ = ("_index", "_tokens", "current", "depth", "version")
+    __slots__ = ("_following", "_take", "current", "depth", "version")
 
-    def __init__(self, tokens: list[Token]) -> None:
-        self._tokens = tokens
-        self._index = 0
-        self.current = tokens[0]
+    def __init__(self, tokens: Iterator[Token]) -> None:
+        self._take = tokens.__next__
+        self._following: Token | None = None  # the one behind the current, once looked at
+        self.current = self._take()
         # Kept here because all parsers share them.
         self.depth = 0  # of nested expressions
         self.version = (0, 0)  # of the file, once its first line has been read
 
-    def peek(self, ahead: int = 1) -> Token:
-        """Return the token ``ahead`` of the current one (END when there is none)."""
-        return self._tokens[min(self._index + ahead, len(self._tokens) - 1)]
+    def peek(self) -> Token:
+        """Return the token behind the current one (END when there is none)."""
+        if self._following is None:
+            if self.current.kind is Kind.END:
+                return self.current
+            self._following = self._take()
+        return self._following
 
     def advance(self) -> Token:
         """Return the current token and move on."""
         token = self.current
-        if token.kind is not Kind.END:
-            self._index += 1
-            self.current = self._tokens[self._index]
+        if self._following is not None:
+            self.current, self._following = self._following, None
+        elif token.kind is not Kind.END:
+            self.current = self._take()
         return token
 
     def at(self, text: str) -> bool:

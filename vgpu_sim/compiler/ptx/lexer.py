@@ -1,6 +1,7 @@
 """PTX text to tokens (PTX ISA, "Syntax": source format, comments, identifiers, constants)."""
 
 import re
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -40,27 +41,30 @@ class Place(NamedTuple):
 
 START = Place(1, 0)
 
-# ``0f...`` comes before decimal integers, dotted words before punctuation. ``@@DWARF`` lines are
-# directives of PTX 1.x for debuggers and mean nothing to code, and neither does the source of
-# another language between ``.source_begin`` and ``.source_end``. A trailing letter or digit on a
-# number is caught by the lookahead, so ``12abc`` is an error and never two tokens.
+# A match is one token, newline or comment with the blanks before it, and ``wrong`` matches what no
+# other does, so that matches leave no gap. ``0f...`` comes before decimal integers, dotted words
+# before punctuation. ``@@DWARF`` lines are directives of PTX 1.x for debuggers and mean nothing to
+# code, and neither does the source of another language between ``.source_begin`` and
+# ``.source_end``; one that is not closed is no word, or many of them would be as many searches of
+# the whole text. A trailing letter or digit on a number is caught by the lookahead, so ``12abc`` is
+# an error and never two tokens.
 _TOKEN = re.compile(
-    r"""
-    (?P<blank>[ \t\r\f\v]+|//[^\n]*|@@DWARF\b[^\n]*)
+    r"""[ \t\r\f\v]*(?:
+    (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
   | (?P<newline>\n)
-  | (?P<comment>/\*.*?\*/|\.source_begin\b.*?\.source_end\b)
-  | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
+  | (?P<comment>//[^\n]*|/\*.*?\*/|@@DWARF\b[^\n]*|\.source_begin\b.*?\.source_end\b)
   | (?P<fraction>\.[0-9]+(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_$.:]))
-  | (?P<dotted>\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+(?::[0-9]+)?)*)
+  | (?P<dotted>\.(?!source_begin\b)[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+(?::[0-9]+)?)*)
   | (?P<bits>0[fF][0-9A-Fa-f]{8}(?![A-Za-z0-9_$])|0[dD][0-9A-Fa-f]{16}(?![A-Za-z0-9_$]))
   | (?P<float>[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)(?![A-Za-z0-9_$.]))
   | (?P<integer>(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|[0-9]+)U?(?![A-Za-z0-9_$.]))
   | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
   | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||/(?!\*)|[{}()\[\]<>,;:+\-*%!~@|&^=?])
-    """,
+  | (?P<wrong>.|\Z)
+    )""",
     re.VERBOSE | re.DOTALL,
 )
-_KINDS = {
+_KIND_OF = {
     "name": Kind.NAME,
     "dotted": Kind.DOTTED,
     "bits": Kind.FLOAT_BITS,
@@ -70,17 +74,21 @@ _KINDS = {
     "string": Kind.STRING,
     "punctuation": Kind.PUNCTUATION,
 }
+_GROUPS = _TOKEN.groupindex
+_KINDS = {number: _KIND_OF[name] for name, number in _GROUPS.items() if name in _KIND_OF}
+_NEWLINE, _COMMENT = _GROUPS["newline"], _GROUPS["comment"]
 _LENGTH_LIMITS = {
     Kind.NAME: limits.MAX_IDENTIFIER_CHARACTERS,
     Kind.DOTTED: limits.MAX_IDENTIFIER_CHARACTERS,
     Kind.INTEGER: limits.MAX_NUMBER_CHARACTERS,
     Kind.FLOAT: limits.MAX_NUMBER_CHARACTERS,
 }
+_SHORT = min(_LENGTH_LIMITS.values())
 _NO_LIMIT = 1 << 62
 
 
-def tokenize(source: str, place: Place = START) -> list[Token]:
-    """Split ``source`` into tokens; the last one is always ``Kind.END``.
+def tokenize(source: str, place: Place = START) -> Iterator[Token]:
+    """Yield the tokens of ``source``, as they are asked for; the last one is always ``Kind.END``.
 
     ``place`` is where it begins in the text that places are counted in.
 
@@ -90,40 +98,38 @@ def tokenize(source: str, place: Place = START) -> list[Token]:
     """
     if len(source) > limits.MAX_SOURCE_CHARACTERS:
         raise PtxSyntaxError(0, 0, f"longer than {limits.MAX_SOURCE_CHARACTERS} characters")
-    tokens: list[Token] = []
-    line, line_start, position = place.line, 0, 0
+    new, kind_of = tuple.__new__, _KINDS.get
+    line, before_line = place.line, -1  # and the place of the newline that the line comes after
     before = place.offset
-    match_at = _TOKEN.match
-    while (match := match_at(source, position)) is not None:
-        group = match.lastgroup
-        start, position = position, match.end()
-        if group == "blank":
-            continue
-        if group == "newline":
+    end = 0
+    for match in _TOKEN.finditer(source):
+        group = match.lastindex or 0
+        start, end = match.span(group)
+        kind = kind_of(group)
+        if kind is not None:
+            if end - start > _SHORT and end - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
+                raise PtxSyntaxError(line, start - before_line, "token is too long")
+            # What Token() does, in half the time: a file is mostly this.
+            yield new(Token, (kind, match[group], line, start - before_line, start + before))
+        elif group == _NEWLINE:
             line += 1
-            line_start = position
-        elif group == "comment":
-            newlines = source.count("\n", start, position)
+            before_line = start
+        elif group == _COMMENT:
+            newlines = source.count("\n", start, end)
             if newlines:
                 line += newlines
-                line_start = source.rindex("\n", start, position) + 1
-        else:
-            kind = _KINDS[group or ""]
-            if position - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
-                raise PtxSyntaxError(line, start - line_start + 1, "token is too long")
-            column = start - line_start + 1
-            tokens.append(Token(kind, match.group(), line, column, start + before))
-    column = position - line_start + 1
-    if position < len(source):
-        raise PtxSyntaxError(line, column, _explain(source, position))
-    tokens.append(Token(Kind.END, "", line, column, position + before))
-    return tokens
+                before_line = source.rindex("\n", start, end)
+        elif start < end:
+            raise PtxSyntaxError(line, start - before_line, _explain(source, start))
+    yield Token(Kind.END, "", line, end - before_line, end + before)
 
 
 def _explain(source: str, position: int) -> str:
     """Say why no token starts at ``position``."""
     if source.startswith("/*", position):
         return "comment is not closed"
+    if source.startswith(".source_begin", position):
+        return "'.source_begin' is not closed"
     character = source[position]
     if character == '"':
         return "string is not closed on its line"

@@ -89,7 +89,8 @@ class Spaces:
         lanes_per_block: int = 1,
     ) -> None:
         self._memory: Memory = launch.memory
-        shared_bytes = launch.shared_bytes if blocks else 0
+        # Whole vectors, as each thread's own: one that begins inside may end behind the last byte.
+        shared_bytes = -(-launch.shared_bytes // 16) * 16 if blocks else 0
         self._shared = Private(Space.SHARED, launch.shared_window, shared_bytes, blocks)
         self._local = Private(Space.LOCAL, launch.local_window, launch.local_bytes, lanes)
         self._lanes_per_block = lanes_per_block

@@ -10,7 +10,7 @@ a base and distances known now are asked for, read before lanes first meet, and 
 its first turns.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from vgpu_sim.exec.jit import rows
@@ -20,7 +20,6 @@ from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.lane_shapes import Affine
 from vgpu_sim.exec.jit.masks import FULL
 from vgpu_sim.exec.jit.ssa import Operation, Phi, Source, Value, results_of
-from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.trip_counts import step_of
 from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
 
@@ -36,13 +35,6 @@ _OF_BLOCK: Final = (SpecialRegister.CTAID_X, SpecialRegister.CTAID_Y, SpecialReg
 def fetch(emitter: Emitter) -> None:
     """Ask for what the block reads first whose indices ``emitter`` knows as its block's."""
     _Ahead(emitter).write()
-
-
-def ask(text: Text, lines: Iterable[str]) -> None:
-    """Ask memory for the lines that pointers lead to."""
-    hints = [("i32", "0"), ("i32", "3"), ("i32", "1")]  # to read, to keep, data
-    for pointer in lines:
-        text.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
 
 
 def is_computed(node: Operation) -> bool:
@@ -87,7 +79,8 @@ class _Ahead:
         self._ask(list(lines))
 
     def _ask(self, lines: list[str]) -> None:
-        ask(self._emitter.text, lines[:_MOST_LINES])
+        for pointer in lines[:_MOST_LINES]:
+            self._emitter.text.prefetch(pointer)
 
     def _begin(self, phi: Phi) -> None:
         """Hold what a loop's phi is in the first turn."""

@@ -21,6 +21,7 @@ from vgpu_sim.exec.jit import (
     nans,
     places,
     polls,
+    row_order,
     shared_memory,
     stops,
     values,
@@ -86,6 +87,7 @@ class Assembler:
         self._combined = 0
         if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
             self._combined = combining.element_bits(self.fast)
+        self._by_rows = plan.tier > 0 and not self.stops and row_order.suits(ssa, geometry)
         self._offsets = {variable.name: variable.offset for variable in module.variables}
         self._provenance = Provenance(ssa, self._offsets)
 
@@ -188,7 +190,11 @@ class Assembler:
         text.begin("start")
         text.branch("%none", "leave", "blocks")
         text.begin("blocks")
-        places, names = [text.reserve() for _ in range(4)], ["%block", "%cx", "%cy", "%cz"]
+        names = ("%block", "%cx", "%cy", "%cz")
+        rows = row_order.RowOrder(text, self._geometry) if self._by_rows else None
+        places = [text.reserve() for _ in names]
+        if rows is not None:
+            rows.begin(grid)
         text.do(f"%current = getelementptr i8, ptr %thread, i64 {THREAD_BLOCK}")
         text.do("store i64 %block, ptr %current, align 8")
         shared_memory.clear(text, self._ssa)
@@ -196,9 +202,13 @@ class Assembler:
             following = block_indices.following(text, grid, names[1:])
             ahead.fetch(self._emitter(text, self.fast, "0", following)[0])
         table = combining.Table(text, self._combined) if self._combined else None
-        self._groups(text, table)
+        if rows is None:
+            self._groups(text, table)
+        else:
+            self._groups(text, table, rows.groups, "block_done")
+            rows.end()
         text.begin("next")
-        self._advance(text, grid, places, names, start)
+        block_indices.advance(text, grid, places, start, names if rows is None else rows.names)
         text.begin("leave")
         if table is not None:
             table.settle()
@@ -235,8 +245,16 @@ class Assembler:
         head += " ptr noalias %thread) #0"
         self._functions.insert(0, self._finish(text, subprogram, head, "start"))
 
-    def _groups(self, text: Text, table: combining.Table | None) -> None:
+    def _groups(
+        self,
+        text: Text,
+        table: combining.Table | None,
+        groups: tuple[str, str] | None = None,
+        done: str = "next",
+    ) -> None:
+        """Write the loop over a block's groups, from one thread to before another if given so."""
         geometry = self._geometry
+        start, stop = groups or ("0", str(geometry.slots))
 
         def begin(label: str) -> None:
             text.begin(label)
@@ -263,9 +281,9 @@ class Assembler:
             self._call_exact(text, self.fast)
         text.begin("grouped")
         text.do(f"%following = add i32 %first, {geometry.span}")
-        text.do(f"%more = icmp ult i32 %following, {geometry.slots}")
-        text.branch("%more", "group", "next")
-        text.fill(place, "%first", "i32", [("0", begun), ("%following", "grouped")])
+        text.do(f"%more = icmp ult i32 %following, {stop}")
+        text.branch("%more", "group", done)
+        text.fill(place, "%first", "i32", [(start, begun), ("%following", "grouped")])
 
     @property
     def _sometimes_lacks(self) -> bool:
@@ -377,21 +395,3 @@ class Assembler:
         text.do("ret i1 true")
         head = f"internal i1 @{name}({_SIGNATURE}, {_BLOCK}, i32 %first) #1"
         self._functions.append(self._finish(text, subprogram, head, "start"))
-
-    def _advance(
-        self,
-        text: Text,
-        grid: list[str],
-        places: list[int],
-        names: list[str],
-        start: tuple[str, ...],
-    ) -> None:
-        """Step to the next block index, carrying from x to y to z."""
-        text.do("%after = add i64 %block, 1")
-        following = block_indices.following(text, grid, names[1:])
-        text.do("%unfinished = icmp ult i64 %after, %end")
-        text.branch("%unfinished", "blocks", "leave")
-        values_ = [("%begin", "%after"), *zip(start, following, strict=True)]
-        for place, name, (first, later) in zip(places, names, values_, strict=True):
-            type_ = "i64" if name == "%block" else "i32"
-            text.fill(place, name, type_, [(first, "start"), (later, "next")])

@@ -38,3 +38,25 @@ def following(text: Text, grid: Sequence[str], names: Sequence[str]) -> tuple[st
         carry = text.let(f"icmp uge i32 {stepped}, {size}")
         found.append(text.let(f"select i1 {carry}, i32 0, i32 {stepped}"))
     return found[0], found[1], stepped
+
+
+def advance(
+    text: Text,
+    grid: Sequence[str],
+    places: Sequence[int],
+    start: Sequence[str],
+    names: Sequence[str],
+) -> None:
+    """Step from %block at %cx, %cy and %cz to the one behind it, or leave.
+
+    ``names`` are those that the next turn begins with, in ``places`` that were reserved for them:
+    of the linear index, and of those that are ``start`` in the first turn.
+    """
+    text.do("%after = add i64 %block, 1")
+    indices = following(text, grid, ("%cx", "%cy", "%cz"))
+    text.do("%unfinished = icmp ult i64 %after, %end")
+    text.branch("%unfinished", "blocks", "leave")
+    ways = [("%begin", "%after"), *zip(start, indices, strict=True)]
+    types = ("i64", "i32", "i32", "i32")
+    for place, name, type_, (first, later) in zip(places, names, types, ways, strict=True):
+        text.fill(place, name, type_, [(first, "start"), (later, "next")])

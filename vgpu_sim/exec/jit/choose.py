@@ -20,7 +20,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import chains, geometry as geometries, live_vectors, stops, unrolled
+from vgpu_sim.exec.jit import (
+    chains,
+    geometry as geometries,
+    live_vectors,
+    row_order,
+    stops,
+    unrolled,
+)
 from vgpu_sim.exec.jit.amounts import amount
 from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.geometry import Padding
@@ -102,7 +109,7 @@ def decide(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan, str]
             return plan, f"lanes of a wider strip than {plan.width} may part where threads wait"
         return plan, "threads wait: as many strips as wait together and keep their registers"
     legal = _small_enough(block, width, padding, nodes)
-    legal = [g for g in legal if _worth_so_many_strips(ssa, g)]
+    legal = [g for g in legal if _worth_so_many_strips(ssa, g) and not row_order.crowds(ssa, g)]
     return _choose_streaming(ssa, legal, found[0], registers)
 
 

@@ -5,13 +5,15 @@ locked instruction for each element otherwise. The code that runs a launch's blo
 other keeps a table of sums on its stack, at a place that the address says; who finds the place
 taken by another address gives that one's sum to memory. What is left goes there before the code
 ends, before a version that knows no table runs, and before a load of what may wait there.
+An address stands in the table as the lane has it: one that is there has been confined and touched
+when it entered, so that one that is found needs neither.
 
 Only kernels that do nothing else to global memory have it, and neither wait nor poll: nothing has
 to be told in what order sums arrive. The address has been touched when it enters the table, so that
 what faults does so at its own word.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from vgpu_sim.exec.jit import polls
@@ -25,6 +27,8 @@ from vgpu_sim.isa import EFFECTS, Op, Space, Update
 TABLE: Final = "%table"
 TABLE_BYTES: Final = 8256
 _SUMS, _LEAST, _END = 4096, 8192, 8200  # offsets in it
+# What stands at a place where none is: no address of memory, and none that belongs at that place.
+_NONE, _NONE_AT_FIRST, _LEAST_ADDRESS = 0, 8, 4096
 _ENTER, _SETTLE = "combine.enter", "combine.settle"
 _PRIVATE: Final = (Space.SHARED, Space.LOCAL, Space.PARAM)
 
@@ -78,13 +82,13 @@ class Table:
             text.do(f"{TABLE} = alloca [{TABLE_BYTES} x i8], align 64")
             for offset in range(0, _SUMS, 64):
                 text.do(f"store <8 x i64> zeroinitializer, ptr {self._at(offset)}, align 64")
+            text.do(f"store i64 {_NONE_AT_FIRST}, ptr {TABLE}, align 8")
             text.do(f"store i64 -1, ptr {self._at(_LEAST)}, align 8")
             text.do(f"store i64 0, ptr {self._at(_END)}, align 8")
 
-    def add(self, pointer: str, value: str) -> None:
-        """Add ``value`` to what ``pointer`` leads to, sooner or later."""
+    def add(self, address: str, confined: Callable[[], str], value: str) -> None:
+        """Add ``value`` at an address, sooner or later; ``confined`` writes the pointer there."""
         text, scalar = self._text, self._scalar
-        address = text.let(f"ptrtoint ptr {pointer} to i64")
         offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")
         place = text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
         found = self._read("i64", place)
@@ -99,7 +103,10 @@ class Table:
             text.do(f"store {scalar} {total}, ptr {at}, align 8")
             text.jump(onward)
         text.begin(other, follows=True)
-        text.branch(text.let(f"icmp eq i64 {found}, 0"), enters, taken)
+        with text.known.within():
+            pointer = confined()
+            free = text.let(f"icmp ult i64 {found}, {_LEAST_ADDRESS}")
+            text.branch(free, enters, taken)
         text.begin(enters, follows=True)
         with text.known.within():
             self._read(scalar, pointer, volatile=True)  # it faults here, or never
@@ -190,10 +197,12 @@ loop:
   %offset = and i64 %turn, {_SUMS - 8}
   %place = getelementptr i8, ptr %table, i64 %offset
   %address = load i64, ptr %place, align 8
-  %free = icmp eq i64 %address, 0
+  %free = icmp ult i64 %address, {_LEAST_ADDRESS}
   br i1 %free, label %next, label %taken
 taken:
-  store i64 0, ptr %place, align 8
+  %first = icmp eq i64 %offset, 0
+  %none = select i1 %first, i64 {_NONE_AT_FIRST}, i64 {_NONE}
+  store i64 %none, ptr %place, align 8
   %at = getelementptr i8, ptr %place, i64 {_SUMS}
   %sum = load {scalar}, ptr %at, align 8
   %distance = sub i64 %address, %base

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit import choose, dots, polls, ssa, stops, tiers, unrolled
+from vgpu_sim.exec.jit import choose, dots, polls, row_order, ssa, stops, tiers, unrolled
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.plan import Block, Plan
@@ -31,6 +31,8 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     yield "group", f"{_count(plan.strips, 'strip')}, {_count(geometry.span, 'lane')}"
     yield "why", why
     yield "block", f"{_count(geometry.groups, 'group')} of {_count(geometry.threads, 'thread')}"
+    if plan.tier and row_order.suits(form, geometry):
+        yield "order", "rows of neighbouring blocks, one row after the other"
     yield "waits", _waits(form, geometry)
     found = sorted({function.lines[node.word] for _, node in stops.stops(form)})
     if found:

@@ -7,7 +7,7 @@ Where an access goes, and that it goes nowhere else, is ``pointers``' part, loca
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import adjacent, rows, siblings
+from vgpu_sim.exec.jit import adjacent, rows, siblings, streams
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.combining import Table
@@ -57,6 +57,7 @@ class Memory:
             text, values, masks, self.pointers, provenance, self.comers, self._stores.rows
         )
         self._joined = JoinedAccesses(text, values, self.pointers, self._described)
+        self._streams = streams.asked(values.analysis.ssa)
 
     def load(self, node: Operation, mask: Mask, *, occupied: bool) -> None:
         """Write a load; ``occupied`` says that the mask is known to have a lane."""
@@ -278,6 +279,12 @@ class Memory:
 
         self._define(node, produce)
 
+    def _ask_ahead(self, access: Access, pointer: str) -> None:
+        far = self._streams.get(access.node, 0)
+        source = self._provenance.trace(access.address) if access.origin is not None else None
+        if far and (source is None or source.confined(access.displacement + far, access.size)):
+            self._text.prefetch(self.pointers.moved(pointer, far))
+
     def _define(self, node: Operation, produce: Callable[[int, Form, int], str]) -> None:
         scalar = FLOATS.get(node.instruction.type, integer(node.instruction.type.bits))
         for place, result in enumerate(node.results):
@@ -311,6 +318,7 @@ class Memory:
 
         def fetch(strip: int) -> list[str]:
             pointer = self.pointers.of_strip(access, strip)
+            self._ask_ahead(access, pointer)
             if mask.vector is not None and not (uniform and occupied):
                 wanted = self._masks.any(Mask((mask.vector[strip],), mask.scalar))
                 if uniform:

@@ -66,7 +66,8 @@ class NextTurn:
                 away = text.let(f"sub i64 {following[0]}, {now[0]}")
                 starts = [self._emitter.memory.pointers.at(access, one) for one in now]
                 starts = [self._emitter.launch.moved(start, away) for start in starts]
-            ahead.ask(text, self._lines(access, starts))
+            for line in self._lines(access, starts):
+                text.prefetch(line)
 
     def _go_on(self, phis: dict[Phi, Source]) -> None:
         """Hold phis' values in the next turn."""

@@ -2,13 +2,16 @@
 
 A loop polls if whether it is left depends on what others may change meanwhile: on a volatile or
 atomic read in it, or on nothing that its own turns change (a plain read, a clock). At its end a
-group lets others run. Who counts in memory does not wait: each turn finds another number.
+group lets others run. Who counts in memory does not wait: each turn finds another number. What was
+read may lie in memory again before it decides: in code that was not optimised, or where one lane
+reads for its warp.
 """
 
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from vgpu_sim.exec.jit.aliases import Aliases
 from vgpu_sim.exec.jit.ssa import (
     Merge,
     Node,
@@ -51,6 +54,7 @@ class _Loop:
         self._header = header
         self._body = ssa.graph.loops[header]
         self._in_all_turns = self._of_every_turn()
+        self._stores = self._plain_stores()
 
     @property
     def polls(self) -> bool:
@@ -163,11 +167,37 @@ class _Loop:
                 continue
             found.add(node)
             pending += sources_of(node)
+            stores = self._found_by(node)
+            pending += (source for store in stores for source in sources_of(store))
+            ask(
+                b for at in stores.values() if not self._in_every_turn(at) for b in self._before(at)
+            )
             if isinstance(node, Phi):
                 inside = {s for block, s in node.arguments.items() if block in self._body}
                 if len(inside) > 1:
                     ask(self._body if node.block == self._header else self._before(node.block))
         return found
+
+    def _plain_stores(self) -> dict[Operation, int]:
+        """Return the stores of the loop with their blocks, where a turn sees what others do."""
+        nodes = [
+            (node, block)
+            for block in self._body
+            for node in self._ssa.blocks[block].nodes
+            if isinstance(node, Operation)
+        ]
+        if not any(_reads_others(node) for node, _ in nodes):
+            return {}
+        return {node: block for node, block in nodes if node.instruction.op is Op.ST}
+
+    def _found_by(self, node: Node | Phi) -> dict[Operation, int]:
+        """Return the stores of the loop whose values a plain read may find, with their blocks."""
+        if not self._stores or not isinstance(node, Operation):
+            return {}
+        if node.instruction.op is not Op.LD or node.instruction.volatile:
+            return {}
+        may_find = _aliases(self._ssa).may_find
+        return {s: block for s, block in self._stores.items() if may_find(node, s, self._body)}
 
     def _before(self, block: int) -> set[int]:
         """Return the blocks of the loop from which this one is reached in the same turn."""
@@ -182,6 +212,13 @@ class _Loop:
                     found.add(source)
                     pending.append(source)
         return found
+
+
+def _aliases(ssa: SsaFunction) -> Aliases:
+    found = ssa.analyses.get(_aliases)
+    if not isinstance(found, Aliases):
+        found = ssa.analyses[_aliases] = Aliases(ssa)
+    return found
 
 
 def _reads_others(node: Node | Phi) -> bool:

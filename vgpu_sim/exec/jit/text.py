@@ -213,6 +213,11 @@ class Text:
             return ""
         return self.let(text)
 
+    def prefetch(self, pointer: str) -> None:
+        """Ask for the line there: to read, to keep, data."""
+        hints = ("i32", "0"), ("i32", "3"), ("i32", "1")
+        self.call("void", "llvm.prefetch.p0", ("ptr", pointer), *hints)
+
     def intrinsic(self, stem: str, scalar: str, vector: bool, *values: str) -> str:
         """Call ``llvm.<stem>.<type>`` whose operands and result are all of one type."""
         type_ = self.type_of(scalar, vector)

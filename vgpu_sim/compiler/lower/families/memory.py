@@ -15,6 +15,7 @@ from vgpu_sim.isa import (
     Op,
     Operand,
     Order,
+    Parameter,
     Register,
     Scope,
     Space,
@@ -108,7 +109,7 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
     found = context.scope.find(base.text)
     if found is not None and isinstance(found[1], LocalVariable):
         count = len(_elements(data, match))
-        _check_inside(found[1], addend, count * type_.bytes, base)
+        _check_inside(found[1], addend, count * type_.bytes, base, padded=True)
         _load(context, match, data, type_, Space.LOCAL, (found[1].symbol(addend),), 0)
         return
     parameter = context.parameters.get(base.text)
@@ -120,10 +121,42 @@ def load_parameter(context: Context, form: Form, match: Match) -> None:
             _load(context, match, data, type_, space, (source,), displacement)
             return
         raise Invalid(f"{base.text!r} is not a parameter", base)
-    count = len(_elements(data, match))
-    if addend < 0 or addend + count * type_.bytes > parameter.size:
+    size = len(_elements(data, match)) * type_.bytes
+    if addend < 0 or addend + size > _padded(parameter):
         raise Invalid(f"outside of parameter {base.text!r} ({parameter.size} bytes)", base)
+    if addend + size > parameter.size:
+        _load_beginning(context, match, type_, parameter, addend)
+        return
     _load(context, match, data, type_, Space.PARAM, (), parameter.offset + addend)
+
+
+def _load_beginning(
+    context: Context, match: Match, type_: DataType, parameter: Parameter, addend: int
+) -> None:
+    """Load what a parameter has of a vector that ends behind it; the rest is zeros."""
+    elements = _elements(context.operands[0], match)
+    _check_vector(elements, type_, Space.PARAM, Space.PARAM)
+    for place, element in enumerate(elements, start=addend // type_.bytes):
+        register = values.destination(context, element, type_, wider=True)
+        begin = place * type_.bytes
+        if begin + type_.bytes <= parameter.size:
+            offset = parameter.offset + begin
+            context.builder.emit(
+                Op.LD, type=type_, dsts=(register,), space=Space.PARAM, displacement=offset
+            )
+        elif begin < parameter.size:
+            raise Unsupported("an element of which a parameter has a part")
+        else:
+            context.builder.emit(Op.MOV, type=type_, dsts=(register,), srcs=(Literal(0),))
+
+
+def _padded(variable: LocalVariable | Parameter) -> int:
+    """Return up to where an access that begins in a parameter may end.
+
+    One that is no wider than the alignment ends before memory that it may not touch. LLVM reads
+    vectors of four for structures of three, and says so by the pragma ``used_bytes_mask``.
+    """
+    return -(-variable.size // variable.align) * variable.align
 
 
 def _named(where: tree.Operand) -> tuple[tree.Name, int]:
@@ -136,8 +169,11 @@ def _named(where: tree.Operand) -> tuple[tree.Name, int]:
     return base, addend
 
 
-def _check_inside(variable: LocalVariable, offset: int, size: int, at: tree.Name) -> None:
-    if offset < 0 or offset + size > variable.size:
+def _check_inside(
+    variable: LocalVariable, offset: int, size: int, at: tree.Name, *, padded: bool = False
+) -> None:
+    limit = _padded(variable) if padded else variable.size
+    if offset < 0 or offset + size > limit:
         raise Invalid(f"outside of parameter {at.text!r} ({variable.size} bytes)", at)
 
 

@@ -4,10 +4,10 @@ from typing import Final
 
 from vgpu_sim.exec.jit import shared_memory, updates
 from vgpu_sim.exec.jit.access import Access, Where
-from vgpu_sim.exec.jit.combining import is_sum
+from vgpu_sim.exec.jit.combining import Table, is_sum
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
-from vgpu_sim.exec.jit.lane_shapes import Affine, Vector
+from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.ssa import Operation, Value
@@ -92,7 +92,14 @@ def _strip(
     if same and wanted and instruction.update is Update.ADD and not instruction.type.is_float:
         return [_add_together(emitter, node, access, same, operands[0], lanes)]
 
+    def wait(table: Table, lane_of: LaneOf, value: str) -> None:
+        where = text.let(f"add i64 {lane_of(address, 'i64')}, {signed(access.displacement, 64)}")
+        table.add(where, lambda: _place(pointers, access, address, lane_of), value)
+
     def serve(lane_of: LaneOf) -> list[str]:
+        if table is not None:
+            wait(table, lane_of, lane_of(operands[0], scalar))
+            return []
         place_of_lane, pointer = address, same
         if not same:
             place_of_lane = lane_of(address, access.address_type)
@@ -107,21 +114,12 @@ def _strip(
             where = pointers.moved(pointer, place * access.element_bytes)
             values = operands[place : place + 1] if access.count > 1 else operands
             lane = [lane_of(value, scalar) for value in values]
-            if table is not None:
-                table.add(where, lane[0])
-                continue
             found.append(apply(text, instruction, where, lane, flushed))
         return found if wanted else []
 
     # Floats are computed in many instructions: those stand there once.
     if wanted or instruction.type.is_float:
         return each_lane(text, lanes, [scalar] * wanted, serve)
-
-    def together(pointer: str, total: str) -> None:
-        if table is not None:
-            table.add(pointer, total)
-        else:
-            apply(text, instruction, pointer, [total], "")
 
     def whole() -> None:
         """Ask whether all lanes update one place: a counter, or a field of equal numbers."""
@@ -130,7 +128,11 @@ def _strip(
         text.begin(one, follows=True)
         with text.known.within():
             total = updates.reduced(text, instruction, operands, None)
-            together(_place(pointers, access, address, first_lane(text)), total)
+            if table is not None:
+                wait(table, first_lane(text), total)
+            else:
+                pointer = _place(pointers, access, address, first_lane(text))
+                apply(text, instruction, pointer, [total], "")
             text.jump(onward)
         text.begin(several, follows=True)
         with text.known.within():

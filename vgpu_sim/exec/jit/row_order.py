@@ -1,0 +1,116 @@
+"""Neighbouring blocks run row after row, where a block has several rows and no loop.
+
+A block of 32 x 8 threads that reads a picture touches eight short pieces of eight rows, and the
+next block eight more: the processor never sees that rows go on, and each piece waits for memory.
+So the first rows of neighbouring blocks run one after the other, then their second rows, and so on,
+as C's loops would go through the picture. Blocks know nothing of each other's order; where threads
+wait, share memory or update it atomically, and in loops, which use again what they have just read,
+blocks stay whole.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.ssa import Operation, SsaFunction
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.isa import EFFECTS, Family, Space
+
+# Threads of a row that run before the next row does, which reads much of what they have read.
+_MOST_THREADS: Final = 1024
+# Of several rows, at once, a group reads as much as of one that is long: processors see few pieces
+# of one page as rows that go on.
+_MOST_BYTES: Final = 256
+
+
+def suits(ssa: SsaFunction, geometry: Geometry) -> bool:
+    """Return whether blocks may, and shall, run row after row."""
+    if ssa.graph.loops or geometry.width == 1 or _row_slots(geometry) == geometry.slots:
+        return False
+    nodes = (node for block in ssa.blocks.values() for node in block.nodes)
+    return not any(isinstance(node, Operation) and _binds(node) for node in nodes)
+
+
+def crowds(ssa: SsaFunction, geometry: Geometry) -> bool:
+    """Return whether a group has more rows than are read well beside each other."""
+    if geometry.span <= geometry.padded[0] or not suits(ssa, geometry):
+        return False
+    nodes = (node for block in ssa.blocks.values() for node in block.nodes)
+    widest = max(
+        (
+            node.instruction.vector * node.instruction.type.bytes
+            for node in nodes
+            if isinstance(node, Operation) and node.instruction.space is Space.GLOBAL
+        ),
+        default=0,
+    )
+    return geometry.span * widest > _MOST_BYTES
+
+
+def _binds(node: Operation) -> bool:
+    """Return whether a word may show in which order blocks run, or needs what a block has."""
+    instruction = node.instruction
+    effects = EFFECTS[instruction.op]
+    if effects.orders or effects.stops or effects.rests or effects.collective or effects.traps:
+        return True
+    if instruction.volatile or instruction.op.family is Family.ATOMIC:
+        return True
+    return effects.accesses and instruction.space not in (Space.GLOBAL, Space.PARAM)
+
+
+def _row_slots(geometry: Geometry) -> int:
+    """Return how many lanes of a block run before others of the next block do."""
+    return max(geometry.span, geometry.padded[0])
+
+
+class RowOrder:
+    """The loops over the rows of neighbouring blocks, and over these blocks, as LLVM text.
+
+    Within are %block, %cx and the groups from %piece to %piece_end (exclusive).
+    """
+
+    names: Final = ("%run", "%run_x", "%cy", "%cz")
+    """Where the first of these blocks is: its linear index, and those of its axes."""
+    groups: Final = ("%piece", "%piece_end")
+
+    def __init__(self, text: Text, geometry: Geometry) -> None:
+        self._text = text
+        self._slots = geometry.slots
+        self._row = _row_slots(geometry)
+        self._most = max(_MOST_THREADS // geometry.padded[0], 1)
+        self._places = (0, 0)
+        self._from = ""
+
+    def begin(self, grid: Sequence[str]) -> None:
+        """Begin both loops where the first of some blocks is known."""
+        text = self._text
+        left = text.let("sub i64 %end, %run")
+        beside = text.let(f"sub i32 {grid[0]}, %run_x")
+        beside = text.let(f"zext i32 {beside} to i64")
+        beside = text.intrinsic("umin", "i64", False, left, beside)
+        text.do(f"%many = call i64 @llvm.umin.i64(i64 {beside}, i64 {self._most})")
+        self._from = text.block_label
+        text.jump("row")
+        text.begin("row")
+        row = text.reserve()
+        text.do(f"%piece_end = add i32 %piece, {self._row}")
+        text.jump("beside")
+        text.begin("beside")
+        self._places = row, text.reserve()
+        text.do("%block = add i64 %run, %nth")
+        text.do("%nth_x = trunc i64 %nth to i32")
+        text.do("%cx = add i32 %run_x, %nth_x")
+
+    def end(self) -> None:
+        """End both loops; what follows is where the run of blocks is over."""
+        text = self._text
+        text.begin("block_done")
+        text.do("%nth_next = add i64 %nth, 1")
+        text.do("%more_beside = icmp ult i64 %nth_next, %many")
+        text.branch("%more_beside", "beside", "row_done")
+        text.begin("row_done")
+        text.do(f"%more_rows = icmp ult i32 %piece_end, {self._slots}")
+        text.branch("%more_rows", "row", "next")
+        row, nth = self._places
+        text.fill(row, "%piece", "i32", [("0", self._from), ("%piece_end", "row_done")])
+        text.fill(nth, "%nth", "i64", [("0", "row"), ("%nth_next", "block_done")])

@@ -1,0 +1,86 @@
+"""What a loop reads in equal steps is asked for ahead, where it also reads by what it has read.
+
+A processor sees by itself that a load goes on in equal steps, and fetches what comes next. Beside
+loads that go anywhere (``x[column[i]]``) it often does not, above all where compilers have written
+several turns as one, so that each load passes over what its neighbours read: the loop then waits
+for memory on every new line. So such a loop asks for the line that it comes to some turns later.
+Rows of one sparse matrix follow each other in memory: what is asked for beyond the end of one is
+mostly the next one's.
+
+A request for memory faults nowhere; its address is confined as that of the load is.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.exec.jit.ssa import Operation, Phi, SsaFunction, Value
+from vgpu_sim.exec.jit.trip_counts import step_of
+from vgpu_sim.isa import Op, Space
+
+AHEAD_BYTES: Final = 1024
+_LINE_BYTES: Final = 64
+# Of a load that takes smaller steps processors see them, and a request each would cost more.
+_LEAST_STEP: Final = 16
+_MOST_NODES: Final = 128
+
+
+def asked(ssa: SsaFunction) -> dict[Operation, int]:
+    """Return loads of streams, and how far behind what each reads a request is worth it."""
+    found: dict[Operation, int] = {}
+    own = Counter(ssa.graph.innermost_loop[block] for block in ssa.blocks)
+    for header, body in ssa.graph.loops.items():
+        if own[header] < len(body):  # some are of a loop within it
+            continue
+        phis = ssa.blocks[header].phis
+        nodes = [node for block in sorted(body) for node in ssa.blocks[block].nodes]
+        if len(phis) + len(nodes) > _MOST_NODES:
+            continue
+        loads = [node for node in nodes if isinstance(node, Operation) and _is_load(node)]
+        if any(_goes_anywhere(ssa, load, body) for load in loads):
+            for phi in phis:
+                found.update(_stream(ssa, phi, loads, body))
+    return found
+
+
+def _is_load(node: Operation) -> bool:
+    instruction = node.instruction
+    return (
+        instruction.op is Op.LD and instruction.space is Space.GLOBAL and not instruction.volatile
+    )
+
+
+def _stream(
+    ssa: SsaFunction, phi: Phi, loads: list[Operation], body: frozenset[int]
+) -> Iterator[tuple[Operation, int]]:
+    """Yield a load for each line that a turn reads at a pointer which goes on in equal steps."""
+    around = [source for block, source in phi.arguments.items() if block in body]
+    step = step_of(ssa, around[0], phi.result) if len(around) == 1 else None
+    if step is None or not _LEAST_STEP <= abs(step) <= _LINE_BYTES:
+        return
+    places: list[int] = []
+    for load in loads:
+        offset = step_of(ssa, load.sources[0], phi.result)
+        if offset is None:
+            continue
+        place = offset + load.instruction.displacement
+        if all(abs(place - other) >= _LINE_BYTES for other in places):
+            places.append(place)
+            yield load, AHEAD_BYTES if step > 0 else -AHEAD_BYTES
+
+
+def _goes_anywhere(ssa: SsaFunction, load: Operation, body: frozenset[int]) -> bool:
+    """Return whether an address is made of what the same turn has loaded."""
+    seen: set[Value] = set()
+    wanted = [load.sources[0]]
+    while wanted:
+        source = wanted.pop()
+        if not isinstance(source, Value) or source in seen or ssa.block_of[source] not in body:
+            continue
+        seen.add(source)
+        node = ssa.definition[source]
+        if isinstance(node, Operation):
+            if _is_load(node):
+                return True
+            wanted += node.sources
+    return False
