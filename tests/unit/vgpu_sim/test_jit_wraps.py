@@ -187,3 +187,10 @@ def test_what_is_asked_for_is_what_the_next_turn_reads() -> None:
     text = jit.Compiler().emit_llvm(module, function, (32, 32, 1), jit.Plan(16, 16))
     assert clamp_proof.prove(text)
     assert text.count(_ASKED) == 2 * 16
+
+
+def test_code_does_not_grow_without_bound() -> None:
+    """Each family is written both ways: of many in one block the first sixteen are."""
+    many = _Kernel("s32", _UNKNOWN, 4 * 40).module()
+    text = _text(many, jit.Plan(16, 1))
+    assert len(re.findall(r"^apart\d+:", text, re.MULTILINE)) == 16

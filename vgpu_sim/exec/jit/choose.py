@@ -20,19 +20,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import (
-    chains,
-    geometry as geometries,
-    live_vectors,
-    row_order,
-    stops,
-    unrolled,
-)
+from vgpu_sim.exec.jit import chains, geometry as geometries, row_order, stops, unrolled
 from vgpu_sim.exec.jit.amounts import amount
 from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.geometry import Padding
 from vgpu_sim.exec.jit.lane_shapes import Vector
-from vgpu_sim.exec.jit.live_vectors import LiveVectors
+from vgpu_sim.exec.jit.live_vectors import LiveVectors, constants
 from vgpu_sim.exec.jit.plan import Block, Plan, check_block
 from vgpu_sim.exec.jit.ssa import (
     Merge,
@@ -320,7 +313,8 @@ def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bo
         analysis = analyse(ssa, geometry, assume_guards=True)
         peak = LiveVectors(analysis).peak(frozenset(analysis.order))
         if computes:  # to spill a few values costs less than to wait for results
-            wanted = peak + live_vectors.constants(ssa)
+            more = geometry.strips > _STREAMING_STRIPS  # fewer want as many constants
+            wanted = peak + constants(ssa) if more else peak
             return geometry.strips <= _DIVERGENT_STRIPS and wanted <= 2 * registers
         return peak <= registers
     if _updates_in_loops(ssa):

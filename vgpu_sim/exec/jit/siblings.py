@@ -25,7 +25,9 @@ from vgpu_sim.exec.jit.ssa import (
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Space, is_visible, reads_memory
 
 _MOST: Final = 4
+_MOST_FAMILIES: Final = 16  # of a block: each is written both ways
 _MOST_PARTS: Final = 12
+_MOST_WORDS: Final = 64
 _BITS: Final = 32
 Nodes = Sequence[Operation | Merge]
 
@@ -56,11 +58,12 @@ def families(ssa: SsaFunction, nodes: Nodes) -> Mapping[Operation, Family]:
     """Return, for the first of each set of such loads, all of them."""
     found: dict[Operation, Family] = {}
     waiting: dict[object, list[_Sibling]] = {}
+    home = _home(nodes)
 
     def close() -> None:
         for siblings in waiting.values():
             for family in _rows(siblings):
-                if _reached(nodes, family) is not None:
+                if len(found) < _MOST_FAMILIES and _reached(home, family) is not None:
                     found[family.loads[0]] = family
         waiting.clear()
 
@@ -83,12 +86,17 @@ def arranged(nodes: Nodes, found: Mapping[Operation, Family]) -> Nodes:
     if not found:
         return nodes
     order: dict[Operation | Merge, None] = {}
+    home, place = _home(nodes), {node: number for number, node in enumerate(nodes)}
     for node in nodes:
         if isinstance(node, Operation) and node in found:
-            needed = _reached(nodes, found[node]) or set()
-            order |= dict.fromkeys(n for n in nodes if n in needed)
+            needed = _reached(home, found[node]) or set()
+            order |= dict.fromkeys(sorted(needed, key=lambda n: place[n]))
         order[node] = None
     return list(order)
+
+
+def _home(nodes: Nodes) -> Mapping[Source, Operation | Merge]:
+    return {result: node for node in nodes for result in results_of(node)}
 
 
 def _described(ssa: SsaFunction, node: Operation) -> _Sibling | None:
@@ -179,16 +187,18 @@ def _rows(siblings: list[_Sibling]) -> list[Family]:
     return found
 
 
-def _reached(nodes: Nodes, family: Family) -> set[Operation | Merge] | None:
-    """Return the nodes that the family's addresses are made by here; None: not arithmetic alone."""
-    home = {result: node for node in nodes for result in results_of(node)}
+def _reached(
+    home: Mapping[Source, Operation | Merge], family: Family
+) -> set[Operation | Merge] | None:
+    """Return the nodes that the family's addresses are made by here; None: not arithmetic alone,
+    or more of it than loads of rows would save."""
     needed: set[Operation | Merge] = set()
     pending = [home[load.sources[0]] for load in family.loads if load.sources[0] in home]
     while pending:
         node = pending.pop()
         if node in needed:
             continue
-        if not isinstance(node, Operation) or node.guard is not None:
+        if not isinstance(node, Operation) or node.guard is not None or len(needed) == _MOST_WORDS:
             return None
         if is_visible(node.instruction) or reads_memory(node.instruction):
             return None
