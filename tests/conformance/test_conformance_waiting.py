@@ -91,6 +91,18 @@ def test_all_blocks_of_a_grid_meet(grid: int, block: int) -> None:
         values = values + np.roll(values, -1)
 
 
+@pytest.mark.parametrize("block", [1, 33, 64])
+@pytest.mark.parametrize("turn", ["barrier", "reduced", "warp", "shuffle"])
+def test_blocks_that_meet_in_each_turn_wait_for_one_that_has_not_begun(
+    turn: str, block: int
+) -> None:
+    grid = 9
+    module, shape = waiting_kernels.meet_and_poll(turn), (block, 1, 1)
+    buffers = [words(1), words(grid * block)]
+    found = compare(module, buffers, (grid, 1, 1), shape, plans(module, shape))
+    assert (np.frombuffer(found[1], "<u4") == 7).all()
+
+
 @pytest.mark.parametrize("block", [1, 32])
 def test_one_block_feeds_another(block: int) -> None:
     items = 100

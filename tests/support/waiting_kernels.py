@@ -628,3 +628,43 @@ END:
 """,
         1,
     )
+
+
+def meet_and_poll(turn: str) -> Module:
+    """All blocks wait until the last one sets a flag; in each ``turn`` one lane reads it, and tells
+    the others of its block or of its warp by some means."""
+    turns = {
+        "barrier": "@!%p0 st.shared.u32 [tile], %r6; bar.sync 0; ld.shared.u32 %r6, [tile];"
+        " bar.sync 0;",
+        "reduced": "setp.ne.u32 %p2, %r6, 0; barrier.cta.red.or.pred %p2, 1, %p2;"
+        " selp.u32 %r6, 1, 0, %p2;",
+        "warp": "@!%p0 st.shared.u32 [%r8], %r6; bar.warp.sync -1; ld.shared.u32 %r6, [%r8];"
+        " bar.warp.sync -1;",
+        "shuffle": "shfl.sync.idx.b32 %r6, %r6, 0, 31, -1;",
+    }
+    mask = 31 if turn in ("warp", "shuffle") else 1023
+    return kernel(
+        f"""
+    sub.u32 %r5, %r4, 1;
+    shr.u32 %r8, %r0, 5;
+    shl.b32 %r8, %r8, 2;
+    mov.u32 %r9, tile;
+    add.u32 %r8, %r8, %r9;
+    and.b32 %r7, %r0, {mask};
+    setp.ne.u32 %p0, %r7, 0;
+    setp.ne.u32 %p1, %r1, %r5;
+    @%p1 bra WAIT;
+    st.release.gpu.u32 [%d1], 1;
+WAIT:
+    mov.u32 %r6, 0;
+    @%p0 bra MEET;
+    ld.volatile.global.u32 %r6, [%d1];
+MEET:
+    {turns[turn]}
+    setp.eq.u32 %p3, %r6, 0;
+    @%p3 bra WAIT;
+    mad.wide.u32 %d3, %r3, 4, %d2;
+    st.global.u32 [%d3], 7;
+""",
+        2,
+    )

@@ -22,7 +22,7 @@ from vgpu_sim.exec.jit.ssa import (
     Value,
     sources_of,
 )
-from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Update, polls, reads_memory
+from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Space, Update, polls, reads_memory
 
 _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
 
@@ -38,8 +38,8 @@ def waits(ssa: SsaFunction) -> bool:
 def polling(ssa: SsaFunction) -> frozenset[int]:
     """Return the headers of the loops that poll.
 
-    One that stops in each turn lets others run anyway, and one that only repeats what another lane
-    came before need not.
+    One that stops in each turn lets others of its block run anyway: it polls where other blocks may
+    end it. One that only repeats what another lane came before need not.
     """
     loops = ((header, _Loop(ssa, header)) for header in ssa.graph.loops)
     return frozenset(header for header, loop in loops if loop.polls and not loop.retries)
@@ -58,9 +58,11 @@ class _Loop:
 
     @property
     def polls(self) -> bool:
-        if any(map(self._in_every_turn, filter(self._stops, self._body))):
-            return False
         deciding = self._deciding()
+        if any(map(self._in_every_turn, filter(self._stops, self._body))):
+            deciding = {node for node in deciding if not _within_block(node)}
+            if not any(map(_reads, deciding)):
+                return False
         if any(_reads_others(node) for node in deciding):
             return True
         turns = any(isinstance(node, Phi) and node.block == self._header for node in deciding)
@@ -219,6 +221,17 @@ def _aliases(ssa: SsaFunction) -> Aliases:
     if not isinstance(found, Aliases):
         found = ssa.analyses[_aliases] = Aliases(ssa)
     return found
+
+
+def _reads(node: Node | Phi) -> bool:
+    return isinstance(node, Operation) and reads_memory(node.instruction)
+
+
+def _within_block(node: Node | Phi) -> bool:
+    """Return whether it reads what no other block can write."""
+    if not isinstance(node, Operation) or not _reads(node):
+        return False
+    return node.instruction.space in (Space.SHARED, Space.LOCAL)
 
 
 def _reads_others(node: Node | Phi) -> bool:

@@ -7,7 +7,8 @@
  *
  * Where barriers are counted, or groups poll memory, those that stand at a barrier or have ended
  * leave the ring: only who can go on, or polls, takes turns. An empty ring says that nobody can go
- * on. When all of the ring have only polled in their turns, something else runs (residents.c). */
+ * on. When all of the ring have only polled in their turns, something else runs (residents.c); so it
+ * does after some rests of each group, because who polls may meet the others in each turn. */
 #define _GNU_SOURCE
 #include "cta.h"
 
@@ -17,7 +18,7 @@
 #include "internal.h"
 #include "platform.h"
 
-enum { POLLS_PER_ROUND = 64, FIRST_POLLS = 64 };
+enum { POLLS_PER_ROUND = 64, FIRST_POLLS = 64, RESTS_OF_GROUP = 32 };
 
 static bool in_turns(const tw_cta *c) {
   return c->code->counts == 0 && c->code->polls == 0;
@@ -159,7 +160,8 @@ static uint64_t collect(tessera_thread_state *state, uint32_t how, uint32_t memb
 /* The calling group has polled in vain; when all of the ring have, something else may run. */
 static void rest(tw_fiber *self) {
   tw_cta *c = self->cta;
-  if (c->resting == self) {
+  if (c->resting == self || ++c->rests >= RESTS_OF_GROUP * c->code->groups) {
+    c->rests = 0;
     c->resting = NULL;
     c->ring = self->next;
     tw_fiber_switch(self, c->home);
@@ -269,6 +271,7 @@ static void start(tw_cta *c) {
     fibers[i].previous = &fibers[i != 0 ? i - 1 : code->groups - 1];
   }
   c->ring = fibers;
+  c->rests = 0;
   c->resting = NULL;
   c->left = 0;
   tw_shared_clear(c->shared_base, c->launch->shared_bytes);

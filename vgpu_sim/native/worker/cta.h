@@ -78,6 +78,7 @@ struct tw_cta {
   tw_barriers barriers;
   tw_warp warps[TW_WARPS]; /* where each lane is a group */
   tw_fiber *ring;          /* who takes turns: from the next one on, while none of them runs */
+  uint32_t rests;          /* of all groups, since something else has run */
   const tw_fiber *resting; /* since whom all have only polled; NULL: somebody has got on */
   uint32_t left;           /* groups that have run all blocks, or this one */
   const tw_fiber *failed;
