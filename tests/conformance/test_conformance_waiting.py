@@ -50,6 +50,21 @@ def test_lanes_of_a_warp_wait_for_each_other(block: Shape) -> None:
     assert (np.frombuffer(found[1], "<u4") == 5).all()
 
 
+@pytest.mark.parametrize("behind", ["", "bar.sync 0;", "bar.warp.sync -1;"])
+@pytest.mark.parametrize(("block", "until"), [(64, 64), (40, 40), (5, 5), (1, 1), (64, 40)])
+def test_lanes_that_will_wait_for_each_other_know_who_is_there(
+    behind: str, block: int, until: int
+) -> None:
+    module, shape = waiting_kernels.company("" if until < block else behind, until), (block, 1, 1)
+    assert spans(module, shape) == {1}
+    found = compare(module, [words(1), words(4 * block)], (2, 1, 1), shape, plans(module, shape))
+    answers = np.frombuffer(found[1], "<u4").reshape(2, block, 2)
+    there = np.arange(block) < until
+    warps = [sum(1 << n for n in range(min(32, until - w))) for w in range(0, until, 32)]
+    assert (answers[:, there, 0] == np.repeat(warps, 32)[:until]).all()
+    assert (answers[:, there, 1] == 1).all()
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (4, 64), (40, 16), (9, 96)])
 def test_threads_of_the_grid_go_on_one_after_the_other(

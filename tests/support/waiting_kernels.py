@@ -55,6 +55,34 @@ DONE:
     )
 
 
+def company(behind: str, until: int) -> Module:
+    """Threads below ``until`` ask who is here, then come one by one through a lock in which they ask
+    again. Each stores the first answer, and whether it was in the second one itself."""
+    return kernel(
+        f"""
+    setp.ge.u32 %p0, %r0, {until};
+    @%p0 bra END;
+    {behind}
+    activemask.b32 %r5;
+TRY:
+    atom.cas.acquire.gpu.global.b32 %r6, [%d1], 0, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TRY;
+    activemask.b32 %r7;
+    atom.exch.release.gpu.global.b32 %r6, [%d1], 0;
+    mov.u32 %r8, %lanemask_eq;
+    and.b32 %r7, %r7, %r8;
+    setp.eq.u32 %p2, %r7, %r8;
+    selp.u32 %r7, 1, 0, %p2;
+    mul.wide.u32 %d4, %r3, 8;
+    add.u64 %d4, %d2, %d4;
+    st.global.v2.u32 [%d4], {{%r5, %r7}};
+END:
+""",
+        2,
+    )
+
+
 def chain(backward: bool = False) -> Module:
     """out[i] = in[0] + ... + in[i]: each thread waits for the one before it in the whole grid.
 

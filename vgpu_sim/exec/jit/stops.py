@@ -11,7 +11,7 @@ from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit import lockstep, polls
 from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.divergence import apart
-from vgpu_sim.exec.jit.geometry import Geometry, Padding
+from vgpu_sim.exec.jit.geometry import Geometry, Padding, legal_geometries
 from vgpu_sim.exec.jit.lane_shapes import Affine
 from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.hal.limits import WARP_THREADS
@@ -19,6 +19,7 @@ from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
 from vgpu_sim.isa.families.sync import BARRIERS
 
 Cause = tuple[str, int]
+Dimensions = tuple[int, int, int]
 
 
 def stops(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
@@ -51,7 +52,35 @@ def lanes_wait(ssa: SsaFunction, geometry: Geometry) -> bool:
     """Return whether lanes wait for others of their warp that are in other groups."""
     if geometry.span > 1:
         return False
-    return any(node.instruction.op is not Op.ACTIVEMASK for _, node in collectives(ssa))
+    others = any(node.instruction.op is not Op.ACTIVEMASK for _, node in collectives(ssa))
+    return others or bool(companies(ssa, geometry.block))
+
+
+@functools.lru_cache(maxsize=4)
+def companies(ssa: SsaFunction, block: Dimensions) -> frozenset[Operation]:
+    """Return each ACTIVEMASK at which lanes that are groups of their own wait for their warp.
+
+    It is one to which all lanes that have not ended come on one way, and before which none of them
+    waits but where all do: what a lane polls for, or stops for while others are elsewhere, may be
+    what somebody does behind it.
+    """
+    found = {node: place for place, node in collectives(ssa) if _asks_for_company(node)}
+    warps = (g for g in legal_geometries(block) if g.whole_warps and g.span > 1)
+    warp = min(warps, key=lambda geometry: geometry.span, default=None)
+    if not found or warp is None:
+        return frozenset()
+    partial = _partial_blocks(analyse(ssa, warp, assume_guards=False))
+    alone = {place for place, _ in stops(ssa)} | {
+        place for place, node in collectives(ssa) if node not in found
+    }
+    graph = ssa.graph
+    waits = (*polls.polling(ssa), *(place for place in alone if place in partial))
+    behind = {place for begin in waits for place in _reached(graph, begin, graph.exit)}
+    return frozenset(node for node, place in found.items() if place not in behind | partial.keys())
+
+
+def _asks_for_company(node: Operation) -> bool:
+    return node.instruction.op is Op.ACTIVEMASK and node.guard is None
 
 
 @functools.lru_cache(maxsize=4)  # it is asked at every stop

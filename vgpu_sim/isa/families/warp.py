@@ -93,9 +93,11 @@ ROWS: Final = (
     OpSpec(
         Op.ACTIVEMASK,
         "say which lanes are here",
-        "d = the lanes that execute the word together, a bit each. Nobody waits. Code that the JIT"
-        " made for single lanes, because they may wait for each other at different places, knows"
-        " of none but itself.",
+        "d = the lanes that execute the word together, a bit each. Code that the JIT made for"
+        " single lanes, because they may wait for each other at different places, waits there for"
+        " all that have not ended if all come there on one way, and if nobody waits before it but"
+        " where all of a warp do; elsewhere nobody waits, and such a lane knows of none but"
+        " itself.",
         "activemask",
         dsts=(Role.COUNT,),
         effects=_COLLECTIVE,

@@ -10,7 +10,7 @@
 
 #include "tessera_abi.h"
 
-/* What a lane does, in the low byte of `how`; exec/jit/collectives.py numbers them alike. */
+/* What a lane does, in the low byte of `how`; exec/jit/families/warp.py numbers them alike. */
 enum {
   TW_SHUFFLE_UP = 0x00,
   TW_SHUFFLE_DOWN,
@@ -20,6 +20,7 @@ enum {
   TW_VOTE_ANY,
   TW_VOTE_UNIFORM,
   TW_VOTE_BALLOT,
+  TW_COMPANY, /* as a ballot: all that have not ended meet */
   TW_MATCH_ANY = 0x20, /* plus 2: of 64 bits */
   TW_MATCH_ALL,
   TW_REDUCE = 0x30,        /* plus isa.Reduction */

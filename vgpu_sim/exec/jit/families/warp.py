@@ -8,7 +8,7 @@ one mask.
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit import set_bits
+from vgpu_sim.exec.jit import set_bits, stops
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.lane_shapes import Affine
 from vgpu_sim.exec.jit.launch import (
@@ -180,6 +180,8 @@ def kind(instruction: Instruction) -> int:
         case Op.VOTE:
             assert instruction.vote is not None
             return 0x10 + instruction.vote
+        case Op.ACTIVEMASK:
+            return 0x14
         case Op.MATCH:
             long = 2 * (instruction.type is DataType.B64)
             return 0x20 + (instruction.match is MatchMode.ALL) + long
@@ -196,9 +198,14 @@ def kind(instruction: Instruction) -> int:
 
 
 def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
-    """Wait for the other lanes, each of which is a group of its own."""
+    """Wait for the other lanes, each of which is a group of its own.
+
+    Where ACTIVEMASK cannot wait (``stops.companies``) it names the lane alone.
+    """
     text, values, instruction = emitter.text, emitter.values, node.instruction
-    if instruction.op is Op.ACTIVEMASK:
+    company = instruction.op is Op.ACTIVEMASK
+    analysis = emitter.analysis
+    if company and node not in stops.companies(analysis.ssa, analysis.geometry.block):
         lane = text.let(f"and i32 {emitter.specials.first}, 31")
         _define_of_lane(emitter, node, lambda: (text.let(f"shl i32 1, {lane}"), ""))
         return
@@ -209,6 +216,8 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
     a = way = "0"
     if instruction.op is Op.VOTE:
         a = text.let(f"zext i1 {read(node.sources[0], 'i1')} to i64")
+    elif company:
+        a = "1"
     elif instruction.op in (Op.SHFL, Op.MATCH, Op.REDUX):
         bits = instruction.type.bits
         a = read(node.sources[0], integer(bits))
@@ -216,7 +225,7 @@ def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
     if instruction.op is Op.SHFL:
         b, c = (text.let(f"zext i32 {read(s, 'i32')} to i64") for s in node.sources[1:3])
         way = text.let(f"or i64 {b}, {text.let(f'shl i64 {c}, 32')}")
-    members = read(node.sources[-1], "i32")
+    members = "-1" if company else read(node.sources[-1], "i32")
     how = kind(instruction) | node.word << 8
     callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
     here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
