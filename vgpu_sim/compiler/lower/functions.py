@@ -10,7 +10,7 @@ from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsuppo
 from vgpu_sim.compiler.lower.frames import LocalVariable, extent
 from vgpu_sim.compiler.lower.instructions import lower_instruction
 from vgpu_sim.compiler.lower.linking import link
-from vgpu_sim.compiler.lower.parameters import WIDE_BYTES, lay_out, limit_of
+from vgpu_sim.compiler.lower.parameters import lay_out, limit_of
 from vgpu_sim.compiler.lower.program import Program
 from vgpu_sim.compiler.lower.scopes import (
     Declared,
@@ -53,8 +53,7 @@ def lower_function(
         _lower_block(context, body)
         builder.end()
         lower_bodies(context)
-        # Whole vectors: one that begins in a variable may end behind the last one.
-        local_bytes = -(-link(builder, context.program) // WIDE_BYTES) * WIDE_BYTES
+        local_bytes = link(builder, context.program)
         builder.finish()
     except Refusal as refusal:
         findings.add(refusal, function)

@@ -89,7 +89,8 @@ def _place(frame: Frame, start: int, named: set[str], places: dict[str, int]) ->
         if variable.name in named:
             offset = -(-end // variable.align) * variable.align
             places[variable.name] = offset
-            end = offset + variable.size
+            # A vector may end behind the variable that it begins in, as far as that is aligned.
+            end = offset + -(-variable.size // variable.align) * variable.align
     return max([end, *(_place(inner, end, named, places) for inner in frame.inner)])
 
 

@@ -89,8 +89,9 @@ class Spaces:
         lanes_per_block: int = 1,
     ) -> None:
         self._memory: Memory = launch.memory
-        # Whole vectors, as each thread's own: one that begins inside may end behind the last byte.
-        shared_bytes = -(-launch.shared_bytes // 16) * 16 if blocks else 0
+        shared_bytes = launch.shared_bytes if blocks else 0
+        if not launch.dynamic_shared_bytes:  # a vector may end behind the variable it begins in
+            shared_bytes = -(-shared_bytes // _STRIDE_BYTES) * _STRIDE_BYTES
         self._shared = Private(Space.SHARED, launch.shared_window, shared_bytes, blocks)
         self._local = Private(Space.LOCAL, launch.local_window, launch.local_bytes, lanes)
         self._lanes_per_block = lanes_per_block

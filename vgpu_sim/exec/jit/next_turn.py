@@ -61,11 +61,6 @@ class NextTurn:
                 self._write(words)
                 following = self._addresses(access) if now else []
                 starts = [self._emitter.memory.pointers.at(access, one) for one in following]
-            if now and access.origin is not None:
-                # All rows move alike, so that one distance serves: it is as bounded as they are.
-                away = text.let(f"sub i64 {following[0]}, {now[0]}")
-                starts = [self._emitter.memory.pointers.at(access, one) for one in now]
-                starts = [self._emitter.launch.moved(start, away) for start in starts]
             for line in self._lines(access, starts):
                 text.prefetch(line)
 
