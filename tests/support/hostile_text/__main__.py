@@ -11,11 +11,11 @@ in any run.
 """
 
 import importlib.util
-import os
 import sys
 import time
 from pathlib import Path
 
+from fuzzing import command
 from hostile_text.campaign import GOALS, Campaign
 from hostile_text.targets import STAGES, Target
 
@@ -24,16 +24,15 @@ _DEFAULTS = {
     "text": "all",
     "n": "0",
     "minutes": "1000000",
-    "jobs": str(os.cpu_count() or 1),
-    "folder": ".fuzz",
-    "kernel": "",
+    **{name: command.DEFAULTS[name] for name in ("jobs", "folder", "kernel")},
 }
 
 
 def main(arguments: list[str]) -> int:
     """Run what ``name=value`` arguments say; empty values are the defaults."""
-    said = dict(argument.split("=", 1) for argument in arguments)
-    chosen = _DEFAULTS | {name: value for name, value in said.items() if value}
+    chosen = command.chosen(arguments, _DEFAULTS)
+    if chosen is None:
+        return 2
     if chosen["kernel"]:
         return _again(chosen["text"], Path(chosen["kernel"]))
     if importlib.util.find_spec("atheris") is None:

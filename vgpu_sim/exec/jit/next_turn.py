@@ -54,12 +54,11 @@ class NextTurn:
                 return
         access, text = access or self._emitter.memory.access(node), self._emitter.text
         with self._emitter.untested():
-            now = self._addresses(access)
             with self._kept():
                 self._write(before)
                 self._go_on(phis)
                 self._write(words)
-                following = self._addresses(access) if now else []
+                following = self._addresses(access)
                 starts = [self._emitter.memory.pointers.at(access, one) for one in following]
             for line in self._lines(access, starts):
                 text.prefetch(line)

@@ -10,8 +10,9 @@ mostly the next one's.
 A request for memory faults nowhere; its address is confined as that of the load is.
 """
 
+import functools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from vgpu_sim.exec.jit.ssa import Operation, Phi, SsaFunction, Value
@@ -25,7 +26,8 @@ _LEAST_STEP: Final = 16
 _MOST_NODES: Final = 128
 
 
-def asked(ssa: SsaFunction) -> dict[Operation, int]:
+@functools.lru_cache(maxsize=4)  # every version asks
+def asked(ssa: SsaFunction) -> Mapping[Operation, int]:
     """Return loads of streams, and how far behind what each reads a request is worth it."""
     found: dict[Operation, int] = {}
     own = Counter(ssa.graph.innermost_loop[block] for block in ssa.blocks)
