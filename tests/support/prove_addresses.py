@@ -19,7 +19,7 @@ from pathlib import Path
 
 import clamp_proof
 import random_addresses
-from fuzzing import trial
+from fuzzing import command, trial
 from random_kernels import functions, kernels, meetings, reaches
 from random_kernels.kernels import Kernel
 
@@ -109,8 +109,11 @@ class State:
 
 def main(arguments: list[str]) -> int:
     """Prove what ``name=value`` arguments say; empty values are the defaults."""
-    chosen = {"n": str(GOAL), "minutes": "1000000", "folder": ".fuzz"}
-    chosen |= {k: v for k, v in (one.split("=", 1) for one in arguments) if v}
+    names = ("minutes", "folder")
+    defaults = {"n": str(GOAL), **{name: command.DEFAULTS[name] for name in names}}
+    chosen = command.chosen(arguments, defaults)
+    if chosen is None:
+        return 2
     path = Path(chosen["folder"]) / "proofs.json"
     state = State(**json.loads(path.read_text())) if path.exists() else State()
     until = time.monotonic() + 60 * float(chosen["minutes"])
@@ -128,4 +131,5 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    command.stop_when_told()
     sys.exit(main(sys.argv[1:]))

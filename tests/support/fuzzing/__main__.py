@@ -62,4 +62,5 @@ def _again(which: str, plan_count: int) -> int:
 
 
 if __name__ == "__main__":
+    command.stop_when_told()
     sys.exit(main(sys.argv[1:]))

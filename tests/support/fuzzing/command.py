@@ -1,6 +1,7 @@
 """What the commands of fuzzers have in common: arguments as ``make`` gives them, and the end."""
 
 import os
+import signal
 from collections.abc import Iterable, Mapping
 
 from fuzzing.campaign import Campaign, Totals
@@ -25,6 +26,15 @@ def chosen(arguments: Iterable[str], defaults: Mapping[str, str]) -> dict[str, s
         print(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(defaults)}")
         return None
     return {**defaults, **{name: value for name, value in said.items() if value}}
+
+
+def stop_when_told() -> None:
+    """Make SIGTERM and SIGINT raise ``KeyboardInterrupt``, in the background of a shell, too.
+
+    A run that is stopped in either way writes down how far it came.
+    """
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
 
 
 def totals_of(campaign: Campaign) -> Totals | None:

@@ -82,4 +82,5 @@ def _again(stage: str, path: Path) -> int:
 
 
 if __name__ == "__main__":
+    command.stop_when_told()
     sys.exit(main(sys.argv[1:]))

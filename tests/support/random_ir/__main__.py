@@ -59,4 +59,5 @@ def _again(which: str, subject: RandomIr) -> int:
 
 
 if __name__ == "__main__":
+    command.stop_when_told()
     sys.exit(main(sys.argv[1:]))
