@@ -197,3 +197,71 @@ def test_a_choice_whose_comparison_stands_in_another_block() -> None:
         buffers = [data.tobytes(), bytes(data.nbytes)]
         plans = _plans(module, (64, 1, 1))
         compare(module, buffers, (4, 1, 1), (64, 1, 1), plans, [n])
+
+
+@pytest.mark.parametrize("kind", ["u32", "s32"])
+@pytest.mark.parametrize(
+    ("apart", "bound"), [(3 << 28, 14 << 28), (5 << 29, 6 << 28), (1 << 31, 9)]
+)
+def test_lanes_that_go_around_more_than_once(apart: int, bound: int, kind: str) -> None:
+    """The first and the last number of a group lie in order, those between are everywhere."""
+    compared = "ne" if bound == 9 else "lt"
+    text = f"""{_HEAD}.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 from,
+        .param .u32 bound) {{ .reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %rd<8>;
+        ld.param.u64 %rd1, [in]; ld.param.u64 %rd2, [out];
+        ld.param.u32 %r1, [from]; ld.param.u32 %r2, [bound];
+        mov.u32 %r3, %tid.x; mul.lo.u32 %r4, %r3, {apart}; add.u32 %r4, %r4, %r1;
+        setp.{compared}.{kind} %p1, %r4, %r2; selp.b32 %r4, %r4, 5, %p1;
+        shr.u32 %r5, %r4, 24; mul.wide.u32 %rd3, %r5, 4; add.s64 %rd3, %rd1, %rd3;
+        ld.global.u32 %r6, [%rd3]; add.u32 %r6, %r6, %r4;
+        mul.wide.u32 %rd4, %r3, 4; add.s64 %rd4, %rd2, %rd4; st.global.u32 [%rd4], %r6; ret; }}"""
+    module = compile_ptx(text, capability=(8, 0))
+    data = np.random.default_rng(3).integers(0, 1 << 32, 256, np.uint32)
+    for start in (0, 7, 1 << 28, 9 + (1 << 31)):
+        arguments = [start, bound + start if compared == "ne" else bound]
+        for threads in (32, 64):
+            block = (threads, 1, 1)
+            buffers = [data.tobytes(), bytes(4 * threads)]
+            found = compare(module, buffers, (1, 1, 1), block, _plans(module, block), arguments)
+            numbers = (np.arange(threads, dtype=np.uint64) * apart + start).astype(np.uint32)
+            sort = np.int32 if kind == "s32" else np.uint32
+            limit = np.array(arguments[1], np.uint32)
+            stays = (
+                numbers != limit
+                if compared == "ne"
+                else numbers.view(sort) < limit.reshape(1).view(sort)
+            )
+            numbers = np.where(stays, numbers, np.uint32(5)).astype(np.uint32)
+            assert (np.frombuffer(found[1], np.uint32) == data[numbers >> 24] + numbers).all()
+
+
+_UP = "shl.b32 %r4, %r1, 16; shl.b32 %r4, %r4, 16; shl.b32 %r5, %r3, 28; add.u32 %r4, %r4, %r5;"
+_BEYOND_THE_SIGN = {
+    "compared and more": """shl.b32 %r4, %r3, 28; setp.ne.u32 %p2, %r1, 77;
+        setp.lt.and.s32 %p1, %r4, 0, %p2;""",
+    "compared": f"{_UP} setp.lt.s32 %p1, %r4, 0;",
+    "branched upon": f"""{_UP} mov.u32 %r8, 5; setp.ge.s32 %p1, %r4, 0; @%p1 bra MEET;
+        mad.lo.u32 %r8, %r1, 3, 9; MEET: setp.eq.u32 %p1, %r8, 5;""",
+    "widened": f"""{_UP} cvt.s64.s32 %rd4, %r4; shr.s64 %rd4, %rd4, 8; cvt.u32.u64 %r4, %rd4;
+        setp.lt.s32 %p1, %r4, 0;""",
+    "shifted": f"{_UP} shr.s32 %r4, %r4, 5; setp.lt.s32 %p1, %r4, 0;",
+    "of 16 bits": """cvt.u16.u32 %rs1, %r1; shl.b16 %rs1, %rs1, 8; shl.b16 %rs1, %rs1, 8;
+        cvt.u16.u32 %rs2, %r3; shl.b16 %rs2, %rs2, 12; add.u16 %rs1, %rs1, %rs2;
+        cvt.s32.s16 %r4, %rs1; setp.lt.s16 %p1, %rs1, 0;""",
+}
+
+
+@pytest.mark.parametrize("how", _BEYOND_THE_SIGN)
+def test_lanes_that_a_base_of_zeros_lets_beyond_the_sign(how: str) -> None:
+    text = f"""{_HEAD}.visible .entry k(.param .u64 out, .param .u32 n)
+        {{ .reg .pred %p<3>; .reg .b16 %rs<3>; .reg .b32 %r<9>; .reg .b64 %rd<5>;
+        ld.param.u64 %rd1, [out]; ld.param.u32 %r1, [n]; mov.u32 %r3, %tid.x; mov.u32 %r8, 1;
+        {_BEYOND_THE_SIGN[how]}
+        selp.b32 %r6, %r4, 5, %p1; xor.b32 %r6, %r6, %r8; add.u32 %r6, %r6, %r4;
+        mul.wide.u32 %rd2, %r3, 4; add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2], %r6; ret; }}"""
+    module, block = compile_ptx(text, capability=(8, 0)), (32, 1, 1)
+    (found,) = compare(module, [bytes(128)], (1, 1, 1), block, _plans(module, block), [1])
+    if how == "compared":
+        number = np.arange(32, dtype=np.uint32) << np.uint32(28)
+        below = np.where(number.view(np.int32) < 0, number, np.uint32(5)) ^ np.uint32(1)
+        assert (np.frombuffer(found, np.uint32) == below + number).all()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from random_kernels import integers, video
+from random_kernels import integers, steps, video
 from random_kernels.dice import Dice
 from random_kernels.program import Program
 
@@ -225,6 +225,7 @@ STATEMENTS: tuple[Callable[[Program], None], ...] = (
     *(compare,) * 3,
     *(move,) * 2,
     affine,
+    *(steps.steps,) * 3,
     wide,
     *integers.STATEMENTS,
     *video.STATEMENTS,

@@ -40,14 +40,13 @@ def _alike(algebra: Algebra, instruction: Instruction, shapes: list[LaneShape]) 
     ):
         if not isinstance(number, Affine) or not isinstance(bound, Affine) or not bound.uniform:
             continue
-        align = min(number.align, 1 << (instruction.type.bits - 1))
         low, high = algebra.extent(number)
-        if low < 0 or high >= align:
+        if low < 0 or high >= number.align:
             continue
         if instruction.compare in strict:
-            return bound.align >= align
+            return bound.align >= number.align
         mirrored = instruction.compare in (Compare.LT, Compare.LE, Compare.GT, Compare.GE)
-        return mirrored and bound.constant is not None and (bound.constant + 1) % align == 0
+        return mirrored and bound.constant is not None and (bound.constant + 1) % number.align == 0
     return False
 
 

@@ -11,8 +11,9 @@ from vgpu_sim.isa import Compare
 def reached(values: Values, node: Operation, place: int, coming: int) -> str:
     """Return whether some lane of those that are ``coming`` may not take operand ``place``.
 
-    Its numbers are the group's base and known distances. They do not wrap around where the last one
-    is not below the first; then these two say where all are.
+    Its numbers are the group's base and known distances. Where these span less than all numbers
+    there are, they do not wrap around if the last one is not below the first; then these two say
+    where all are.
     """
     text, analysis = values.text, values.analysis
     found = presumed.comparison(analysis.ssa, node)
@@ -43,8 +44,10 @@ def reached(values: Values, node: Operation, place: int, coming: int) -> str:
         assert number.linear is not None
         away = [number.linear.own[lane] for lane in lanes]
         base = linear_text.of_lane(values, number.linear, 0)
-    bound = values.read(test.sources[1 - which], scalar, Form.BASE, 0)
     least, most = min(away), max(away)
+    if most - least >> bits:
+        return _asked(values, node, coming, taken=place == 0)
+    bound = values.read(test.sources[1 - which], scalar, Form.BASE, 0)
 
     def moved(distance: int) -> str:
         if not distance:
@@ -69,7 +72,8 @@ def reached(values: Values, node: Operation, place: int, coming: int) -> str:
 
 
 def _asked(values: Values, node: Operation, coming: int, *, taken: bool) -> str:
-    """Return the same by what each lane chooses: what the comparison is made of is not at hand."""
+    """Return the same by what each lane chooses: what the comparison is made of is not at hand, or
+    its first and last number do not tell."""
     text = values.text
     type_, width = text.type_of("i1", vector=True), text.width
     others = ""

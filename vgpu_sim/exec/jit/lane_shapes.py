@@ -4,7 +4,8 @@
 from lane to lane: lane l of strip c holds ``base + offsets[c] + stride * l``, modulo the width.
 ``PerStrip``: one scalar per strip and a lane stride. ``Vector``: anything; ``lanes`` holds the
 values where they are known nevertheless. The base of an ``Affine`` may be known too
-(``constant``); its offsets then start at zero. ``align`` is a power of two that divides the base.
+(``constant``); its offsets then start at zero. ``align`` is a power of two that divides the base,
+at most half of all numbers there are: what lies below it does not change the sign.
 Floats are affine only as uniform values: stride zero, offsets zero.
 """
 
@@ -64,6 +65,10 @@ def low_bit(value: int) -> int:
     return min(value & -value, MAX_ALIGN) if value else MAX_ALIGN
 
 
+def _align(align: int, bits: int) -> int:
+    return min(align, MAX_ALIGN, 1 << bits - 1)
+
+
 def signed(value: int, bits: int) -> int:
     """``value`` modulo 2^bits as a signed number."""
     value &= (1 << bits) - 1
@@ -88,7 +93,7 @@ class Algebra:
     def constant(self, value: int, bits: int) -> Affine:
         """Return a scalar known now."""
         value &= (1 << bits) - 1
-        return Affine(self._zeros, 0, value, low_bit(value))
+        return Affine(self._zeros, 0, value, _align(low_bit(value), bits))
 
     def affine(
         self, offsets: Sequence[int], stride: int, constant: int | None, align: int, bits: int
@@ -102,7 +107,7 @@ class Algebra:
             constant &= (1 << bits) - 1
             align = low_bit(constant)
         normal = tuple(signed(offset, bits) for offset in offsets)
-        return Affine(normal, signed(stride, bits), constant, min(align, MAX_ALIGN))
+        return Affine(normal, signed(stride, bits), constant, _align(align, bits))
 
     def from_lanes(self, rows: Rows, bits: int) -> LaneShape:
         """Return the simplest shape that has these values."""
