@@ -62,7 +62,9 @@ def _limit(program: Program, bits: int) -> str:
         return _special(program, dice.pick(_SHARED), bits)
     if kind == 1:
         return program.source(bits)
-    value = (dice.pick((0, 0, 1, 1, 3, 7)) << dice.number(0, bits - 1)) + dice.pick((0, 0, 0, -1, 1))
+    value = (dice.pick((0, 0, 1, 1, 3, 7)) << dice.number(0, bits - 1)) + dice.pick(
+        (0, 0, 0, -1, 1)
+    )
     return hex(value & (1 << bits) - 1)
 
 
