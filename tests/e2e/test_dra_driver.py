@@ -54,10 +54,11 @@ def claimed(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
 
 
 def hold(claims: Cluster, node: str, name: str = "held", profile: str = SMALL) -> str:
-    """Run a pod that keeps a claim; return the place that it has."""
+    """Run a pod that keeps a claim and has computed; return the place that it has."""
     before = set(claimed(claims, node))
     claims.apply(claim(name, exactly(profile)), pod(name, name, arguments=HOLD, node=node))
     claims.wait_pod(name, "Running")
+    until(lambda: "verified" in claims.logs(name), 60)  # no context outlives its gpud
     (place,) = until(lambda: set(claimed(claims, node)) - before, 20)
     return str(place)
 
