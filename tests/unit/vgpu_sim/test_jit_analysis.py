@@ -145,9 +145,9 @@ def _binary(op: Op, type_: DataType, literal: int) -> object:
     [
         (Op.ADD, D.B32, 5, Affine((0,), 1, None, 1)),
         (Op.SHL, D.B32, 2, Affine((0,), 4, None, 64)),
-        (Op.SHL, D.B32, 40, Affine((0,), 0, 0, 1 << 32)),
+        (Op.SHL, D.B32, 40, Affine((0,), 0, 0, 1 << 31)),
         (Op.SHR, D.U32, 4, Affine((0,), 0, None, 1)),
-        (Op.AND, D.B32, 15, Affine((0,), 1, 0, 1 << 32)),
+        (Op.AND, D.B32, 15, Affine((0,), 1, 0, 1 << 31)),
         (Op.AND, D.B32, 31, Vector()),
         (Op.XOR, D.B32, 1, Vector()),
     ],
@@ -161,9 +161,9 @@ def test_arithmetic_on_a_thread_index(
 @pytest.mark.parametrize(
     ("type_", "position", "length", "expected"),
     [
-        (D.U32, 0, 4, Affine((0,), 1, 0, 1 << 32)),
+        (D.U32, 0, 4, Affine((0,), 1, 0, 1 << 31)),
         (D.U32, 2, 2, Vector((tuple(lane >> 2 for lane in range(16)),))),
-        (D.U32, 3, 0, Affine((0,), 0, 0, 1 << 32)),
+        (D.U32, 3, 0, Affine((0,), 0, 0, 1 << 31)),
         (D.U32, 0x102, 0x102, Vector((tuple(lane >> 2 for lane in range(16)),))),
         (D.U32, 0, 5, Vector()),
         (D.U32, 2, 31, Vector()),
