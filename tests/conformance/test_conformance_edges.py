@@ -225,13 +225,9 @@ def test_lanes_that_go_around_more_than_once(apart: int, bound: int, kind: str) 
             found = compare(module, buffers, (1, 1, 1), block, _plans(module, block), arguments)
             numbers = (np.arange(threads, dtype=np.uint64) * apart + start).astype(np.uint32)
             sort = np.int32 if kind == "s32" else np.uint32
-            limit = np.array(arguments[1], np.uint32)
-            stays = (
-                numbers != limit
-                if compared == "ne"
-                else numbers.view(sort) < limit.reshape(1).view(sort)
-            )
-            numbers = np.where(stays, numbers, np.uint32(5)).astype(np.uint32)
+            limit = np.array([arguments[1]], np.uint32).view(sort)
+            holds = np.not_equal if compared == "ne" else np.less
+            numbers = np.where(holds(numbers.view(sort), limit), numbers, np.uint32(5))
             assert (np.frombuffer(found[1], np.uint32) == data[numbers >> 24] + numbers).all()
 
 

@@ -31,9 +31,9 @@ def _number(program: Program, bits: int) -> str:
         return number
     shared = _special(program, dice.pick(_SHARED), bits)
     for _ in range(dice.pick((0, 1, 2, 2))):
-        shift = dice.number(0, bits - 1)
+        any_shift = dice.number(0, bits - 1)
         how = dice.pick(("shl.b", "shl.b", "and.b", "mul.lo.s"))
-        shift = dice.pick((shift, bits // 2))
+        shift = dice.pick((any_shift, bits // 2))
         operand = {"shl.b": shift, "and.b": -1 << shift}.get(how, _step(dice, bits))
         program.add(f"{how}{bits} {shared}, {shared}, {operand};")
     program.add(f"{dice.pick(_JOINED)}{bits} {number}, {shared}, {number};")
@@ -62,9 +62,8 @@ def _limit(program: Program, bits: int) -> str:
         return _special(program, dice.pick(_SHARED), bits)
     if kind == 1:
         return program.source(bits)
-    value = (dice.pick((0, 0, 1, 1, 3, 7)) << dice.number(0, bits - 1)) + dice.pick(
-        (0, 0, 0, -1, 1)
-    )
+    value = dice.pick((0, 0, 1, 1, 3, 7)) << dice.number(0, bits - 1)
+    value += dice.pick((0, 0, 0, -1, 1))
     return hex(value & (1 << bits) - 1)
 
 
@@ -74,7 +73,7 @@ def _asked(program: Program, number: str, bits: int) -> str:
     operands = [number, _limit(program, bits)]
     if operands[1][0] == "%" and dice.one_in(3):
         operands.reverse()
-    how, more = f"{dice.pick(_RELATIONS)}", ""
+    how, more = dice.pick(_RELATIONS), ""
     if dice.one_in(4):
         how, more = f"{how}.{dice.pick(('and', 'or'))}", f", {program.predicate()}"
     program.add(f"setp.{how}.{dice.pick('us')}{bits} {found}, {', '.join(operands)}{more};")
