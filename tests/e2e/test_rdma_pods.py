@@ -53,12 +53,15 @@ def held_by(node: str, pod: str) -> list[dict[str, Any]]:
 
 
 def rdma_pod(name: str, command: str, node: str, **more: Any) -> dict[str, Any]:
-    """A pod with one function; ``more`` is its spec's."""
+    """A pod with one function; ``more`` is its spec's.
+
+    What it prints is one stream: a log keeps the order within each of two, and not between them.
+    """
     container: dict[str, Any] = {
         "name": "main",
         "image": IMAGE,
         "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", command],
+        "command": ["sh", "-c", f"exec 2>&1; {command}"],
         "resources": {"limits": {RESOURCE: 1}},
     }
     container |= more.pop("container", {})

@@ -54,10 +54,11 @@ def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
     """Say what the node does not offer yet of its slices, by the prefix in force; empty: nothing.
 
     A slice that a pod was given by another prefix keeps that name until the pod ends. One that the
-    node's strategy does not offer is not waited for.
+    node's strategy does not offer is not waited for. What the node's status offers while no pod is
+    admitted with it, as when a kubelet was quicker than the agent's report, is about to be lowered.
     """
     prefix = f"{world.policy.resource_prefix}/"
-    there = active(world, node)
+    there, admits = active(world, node), admitted(world, node)
     resources = set()
     for item in slices:
         if item.resource.startswith(prefix):
@@ -65,7 +66,7 @@ def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
         elif item.resource and not item.holders:
             return f"node {node.name} has yet to offer {item.resource} by the prefix {prefix[:-1]}"
     for resource in sorted(resources):
-        offered = allocatable(node, resource)
+        offered = min(allocatable(node, resource), admits.get(resource, 0))
         if offered < there.get(resource, 0):
             return f"node {node.name} offers {offered} of {there[resource]} {resource} so far"
     return ""

@@ -7,7 +7,7 @@ import pytest
 from gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
-from gpu_operator.controllers import orphans
+from gpu_operator.controllers import node_status, orphans
 from gpu_operator.controllers.world import World
 
 
@@ -91,6 +91,19 @@ def test_ready_waits_until_the_node_offers_the_slices() -> None:
     outcome = decide(world(there, pool(), done, layout("l", "7x1g.10gb")))
     assert condition(outcome.actions, "Progressing")[:2] == ("True", "WaitingForKubelet")
     assert f"node n1 offers 0 of 7 {resource} so far" in condition(outcome.actions, "Ready")[2]
+
+
+def test_ready_waits_until_the_agent_has_reported_that_pods_are_admitted() -> None:
+    """Until then the operator takes away again what a quick kubelet has told the scheduler."""
+    resource = "gpu.tessera.dev/mig-1g.10gb"
+    there = node(allocatable={resource: "7"})
+    for admitted, ready in ((False, "False"), (True, "True")):
+        have = [mig_slice(s).model_copy(update={"admitted": admitted}) for s in SEVEN]
+        seen = world(
+            there, pool(), gpu(want=SEVEN, layout="l", have=have), layout("l", "7x1g.10gb")
+        )
+        assert condition(decide(seen).actions, "Ready")[0] == ready
+        assert bool(node_status.reconcile(seen, "n1", 0.0).actions) is not admitted
 
 
 def test_a_kubelet_that_is_late_is_waited_for_and_nothing_is_rolled_back() -> None:
