@@ -257,6 +257,37 @@ def test_what_helpers_and_intrinsics_write_is_looked_at() -> None:
             clamp_proof.prove(text.replace(*change))
 
 
+def test_what_is_taken_away_again_is_nothing_however_large() -> None:
+    """The window of shared memory is terabytes away, and between two addresses in it are few."""
+    module = compiler.compile_ptx(
+        """.version 8.0\n.target sm_80\n.address_size 64
+        .visible .entry k(.param .u64 p, .param .u32 n, .param .u32 m) {
+        .reg .b64 %p, %n, %m; .reg .b32 %a, %b;
+        ld.param.u64 %p, [p]; ld.param.u32 %a, [n]; ld.param.u32 %b, [m];
+        cvt.u64.u32 %n, %a; cvta.shared.u64 %n, %n; cvt.u64.u32 %m, %b; cvta.shared.u64 %m, %m;
+        sub.u64 %n, %n, %m; add.u64 %n, %n, %p; st.global.u32 [%n], 7; ret; }""",
+        capability=(9, 0),
+    )
+    text = _text(module, (64, 1, 1), jit.Plan(16, 1))
+    assert clamp_proof.prove(text) == 1
+    changed, changes = re.subn(r"(add i64 .*\n.* = )sub ", r"\1add ", text)
+    assert changes == 1
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(changed)
+
+
+def test_what_never_runs_needs_no_proof_and_hides_nothing() -> None:
+    """As where a group that may start over has nothing to start over from."""
+    text = _text(random_addresses.kernel(5), (64, 1, 1), jit.Plan(16, 2))
+    count = clamp_proof.prove(text)
+    lost = "lost:\n  %lost = inttoptr i64 %block to ptr\n  store i8 0, ptr %lost, align 1\n"
+    text = text.replace("\nnext:\n", f"\n{lost}  br label %next\nnext:\n")
+    assert clamp_proof.prove(text) == count
+    assert text.count("%group, label %next") == 1
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(text.replace("%group, label %next", "%group, label %lost"))
+
+
 def _unshown(seeds: range) -> int:
     count = 0
     for seed in seeds:

@@ -7,6 +7,7 @@ from ir_text import TYPE, Line, bits_of, constants, ways_of
 
 APERTURE_BYTES = 1 << 43
 OF_ALL_LANES = {"base", "limit", "shared", "local"}
+_LINEAR = ("add", "sub", "getelementptr")
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Sums(Flow):
     def __init__(self, name: str, lines: list[str]) -> None:
         super().__init__(name, lines)
         self._sums: dict[tuple[str, Facts], Sum] = {}
+        self._split: dict[str, Sum] = {}
         self._open: set[str] = set()
 
     def turns(self, header: str) -> int | None:
@@ -71,9 +73,8 @@ class Sums(Flow):
 
     def _known(self, line: Line, facts: Facts) -> Sum | None:
         op, operands = line.op, line.operands
-        if op in ("add", "sub"):
-            other = self.sum(operands[1], facts)
-            return self.sum(operands[0], facts).plus(other, 1 if op == "add" else -1)
+        if op in _LINEAR:
+            return self._linear(line, facts)
         if op in ("mul", "shl"):
             return self._product(op, self.sum(operands[0], facts), self.sum(operands[1], facts))
         if op in ("zext", "sext"):
@@ -84,8 +85,6 @@ class Sums(Flow):
             return self._shifted(line, facts)
         if op == "inttoptr":
             return self.sum(operands[0], facts)
-        if op == "getelementptr":
-            return self.sum(operands[0], facts).plus(self.sum(operands[1], facts))
         if op == "load":
             return self._loaded(line, facts)
         if op in ("and", "urem") or op.startswith("@llvm.umin."):
@@ -101,6 +100,35 @@ class Sums(Flow):
             if first is not None and first.op == "insertelement" and first.operands[2] == "0":
                 return self.sum(first.operands[1], facts)
         return None
+
+    def _linear(self, line: Line, facts: Facts) -> Sum:
+        """Return a sum of what its parts are, each asked once, however often it is in there."""
+        parts = self._parts(line.name)
+        found = number(parts.low, parts.high)
+        for symbol, count in parts.terms:
+            found = found.plus(self.sum(symbol, facts).times(count))
+        return found
+
+    def _parts(self, operand: str) -> Sum:
+        """Return ``operand`` as a sum of values that are no sums themselves, by their names.
+
+        What is there with both signs is nothing, also where it may be any of many numbers.
+        """
+        if operand not in self._split:
+            self._split[operand] = self._divided(operand)
+        return self._split[operand]
+
+    def _divided(self, operand: str) -> Sum:
+        numbers = constants(operand)
+        if numbers is not None:
+            return number(min(numbers), max(numbers))
+        line = self.lines.get(operand)
+        if line is None or line.op not in (*_LINEAR, "mul", "shl"):
+            return symbol_of(operand)
+        first, second = (self._parts(one) for one in line.operands[:2])
+        if line.op in _LINEAR:
+            return first.plus(second, -1 if line.op == "sub" else 1)
+        return self._product(line.op, first, second) or symbol_of(operand)
 
     def _selected(self, line: Line, facts: Facts) -> Sum | None:
         condition, yes, no = line.operands

@@ -11,6 +11,31 @@ from ir_text import Block, Line, bits_of, constants, parse_line, ways_of
 
 Facts = frozenset[tuple[str, bool]]
 NOTHING: Facts = frozenset()
+_TARGET = re.compile(r"label %([\w.]+)")
+
+
+def _cut(lines: list[str]) -> dict[str, list[str]]:
+    """The lines of each block; a function's first may have no label."""
+    label = ""
+    blocks: dict[str, list[str]] = {}
+    for raw in lines:
+        if raw.endswith(":") and not raw.startswith(" "):
+            label = raw[:-1]
+            blocks[label] = []
+        elif raw.strip():
+            blocks.setdefault(label, []).append(raw)
+    return blocks
+
+
+def _reached(blocks: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Those blocks that a function can come to; of what never runs nothing has to be shown."""
+    found = {next(iter(blocks))}
+    pending = list(found)
+    while pending:
+        targets = {one for raw in blocks[pending.pop()] for one in _TARGET.findall(raw)}
+        pending += targets - found
+        found |= targets
+    return {label: raws for label, raws in blocks.items() if label in found}
 
 
 class Flow:
@@ -22,12 +47,9 @@ class Flow:
         self.lines: dict[str, Line] = {}
         self._first_of: dict[tuple[str, ...], str] = {}
         self._first_name: dict[str, str] = {}
-        label = ""
-        for raw in lines:
-            if raw.endswith(":") and not raw.startswith(" "):
-                label = raw[:-1]
-                self.blocks[label] = Block()
-            elif raw.strip():
+        for label, raws in _reached(_cut(lines)).items():
+            self.blocks[label] = Block()
+            for raw in raws:
                 self._add(parse_line(raw, label))
         self._order = list(self.blocks)
         self.predecessors: dict[str, list[str]] = {label: [] for label in self.blocks}
@@ -37,10 +59,10 @@ class Flow:
         self._dominators = self._dominate()
 
     def _add(self, line: Line) -> None:
-        block = self.blocks.setdefault(line.block, Block())  # a function's first may have no label
+        block = self.blocks[line.block]
         block.lines.append(line)
         if line.op == "br":
-            block.successors = re.findall(r"label %([\w.]+)", line.text)
+            block.successors = _TARGET.findall(line.text)
             if len(block.successors) == 2:
                 condition = line.operands[0]
                 block.condition = self._first_name.get(condition, condition)
@@ -155,7 +177,9 @@ class Flow:
         }
         ways = []
         for value, source in ways_of(line):
-            block = self.blocks[source]
+            block = self.blocks.get(source)
+            if block is None:
+                continue  # nobody comes from there
             taken = line.block == block.successors[0]
             if source not in closed and not (
                 block.condition and self._follows(block.condition, not taken, facts)
