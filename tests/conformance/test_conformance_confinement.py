@@ -276,6 +276,22 @@ def test_what_is_taken_away_again_is_nothing_however_large() -> None:
         clamp_proof.prove(changed)
 
 
+def test_of_two_bounds_the_smaller_one_counts() -> None:
+    """Of an address of local memory that is known, the mask is one and itself another."""
+    module = compiler.compile_ptx(
+        """.version 8.0\n.target sm_80\n.address_size 64
+        .visible .entry k(.param .u64 p) { .local .b8 own[64]; .reg .b64 %p, %x; .reg .b32 %a;
+        ld.param.u64 %p, [p]; mov.b32 %a, %tid.y; add.u32 %a, %a, 0x7FFFFFF3;
+        ld.local.b64 %x, [%a]; st.global.b64 [%p], %x; ret; }""",
+        capability=(9, 0),
+    )
+    text = _text(module, (64, 1, 1), jit.Plan(8, 1))
+    assert "and i32 2147483635, " in text
+    assert clamp_proof.prove(text) > 1
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(re.sub(r"and i32 2147483635, \d+", "and i32 2147483635, -1", text))
+
+
 def test_what_never_runs_needs_no_proof_and_hides_nothing() -> None:
     """As where a group that may start over has nothing to start over from."""
     text = _text(random_addresses.kernel(5), (64, 1, 1), jit.Plan(16, 2))

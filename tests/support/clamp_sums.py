@@ -199,13 +199,14 @@ class Sums(Flow):
         fixed = [one for operand in operands for one in constants(operand) or (None,)]
         if op.startswith("@") and len(fixed) == 2 and None not in fixed and min(fixed) >= 0:
             return number(min(fixed))
+        bounds = []
         for operand in operands[1:] if op == "urem" else operands:
-            bound = self.sum(operand, facts)
-            if dict(bound.terms) == {"limit": 1} and op.startswith("@"):
-                return number(0, APERTURE_BYTES)
-            if not bound.terms and bound.low >= 0 and constants(operand) is not None:
-                return number(0, bound.high)
-        return None
+            numbers = constants(operand)
+            if numbers is not None and min(numbers) >= 0:
+                bounds.append(max(numbers))
+            elif op.startswith("@") and dict(self.sum(operand, facts).terms) == {"limit": 1}:
+                bounds.append(APERTURE_BYTES)
+        return number(0, min(bounds)) if bounds else None
 
     def _one_of(self, ways: list[tuple[Sum, Facts]]) -> Sum | None:
         joined = self._join([found for found, _ in ways])
