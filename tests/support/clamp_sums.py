@@ -35,6 +35,12 @@ def number(low: int, high: int | None = None) -> Sum:
     return Sum(frozenset(), low, low if high is None else high)
 
 
+def constant(operand: str) -> Sum | None:
+    """Return what a constant may be in any of its lanes; None: it is none."""
+    numbers = constants(operand)
+    return None if numbers is None else number(min(numbers), max(numbers))
+
+
 def symbol_of(name: str) -> Sum:
     return Sum(frozenset({(name, 1)}))
 
@@ -60,9 +66,9 @@ class Sums(Flow):
         return self._sums[key]
 
     def _find(self, operand: str, facts: Facts) -> Sum:
-        numbers = constants(operand)
-        if numbers is not None:
-            return number(min(numbers), max(numbers))
+        fixed = constant(operand)
+        if fixed is not None:
+            return fixed
         line = self.lines.get(operand)
         if line is None:
             return symbol_of(operand)
@@ -119,9 +125,9 @@ class Sums(Flow):
         return self._split[operand]
 
     def _divided(self, operand: str) -> Sum:
-        numbers = constants(operand)
-        if numbers is not None:
-            return number(min(numbers), max(numbers))
+        fixed = constant(operand)
+        if fixed is not None:
+            return fixed
         line = self.lines.get(operand)
         if line is None or line.op not in (*_LINEAR, "mul", "shl"):
             return symbol_of(operand)

@@ -32,7 +32,7 @@ def _reached(blocks: dict[str, list[str]]) -> dict[str, list[str]]:
     found = {next(iter(blocks))}
     pending = list(found)
     while pending:
-        targets = {one for raw in blocks[pending.pop()] for one in _TARGET.findall(raw)}
+        targets = set(_TARGET.findall(blocks[pending.pop()][-1]))
         pending += targets - found
         found |= targets
     return {label: raws for label, raws in blocks.items() if label in found}
