@@ -12,12 +12,20 @@ from tessera_run import tessera, to_its_end
 from vgpu_sim import config
 from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.perf.topology import topology_named
 
 
 def cells(text: str, gpus: int) -> list[list[str]]:
     """Return the GPUs' part of a matrix."""
     rows = [line.split("\t") for line in text.splitlines() if line.startswith("GPU")]
     return [[one.strip() for one in row[: gpus + 1]] for row in rows]
+
+
+def numa_affinity(text: str) -> list[str]:
+    """Return the column "NUMA Affinity" of a matrix, a cell for each GPU."""
+    head, *rows = [line.split("\t") for line in text.splitlines() if "\t" in line]
+    at = [name.strip() for name in head].index("NUMA Affinity")
+    return [row[at].strip() for row in rows if row[0].startswith("GPU")]
 
 
 def test_a_run_takes_a_description_and_refuses_what_is_none(tmp_path: Path) -> None:
@@ -77,9 +85,15 @@ def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str
             assert done.returncode == 0, done.stderr + done.stdout
             return done.stdout
 
-        theirs = cells(said(str(config.PROGRAMS_DIR / "nvidia-smi"), "topo", "-m"), gpus)
-        ours = cells(said(*tessera("smi", "topo", "-m")), gpus)
+        matrices = (
+            said(str(config.PROGRAMS_DIR / "nvidia-smi"), "topo", "-m"),
+            said(*tessera("smi", "topo", "-m")),
+        )
+        theirs, ours = (cells(text, gpus) for text in matrices)
         assert theirs == ours
+        nodes = [numa_affinity(text) for text in matrices]
+        places = topology_named(topology, gpus).gpus[:gpus]
+        assert nodes[0] == nodes[1] == [str(place.numa) for place in places]
         assert {cell for row in ours for cell in row[1:]} == joined | {"X"}
         xml = ElementTree.fromstring(said(*tessera("smi", "topo", "--xml")))
         buses = [one.get("busid") for one in xml.iter("pci") if one.find("gpu") is not None]

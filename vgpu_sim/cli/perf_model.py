@@ -9,6 +9,7 @@ from vgpu_sim.cli.perf import SIZE, board_option, completes, refuse
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS
+from vgpu_sim.perf.models.served import bands
 from vgpu_sim.perf.models.serving import Pass
 
 _NAMES = (*ARCHITECTURES, diffusion.NAME)
@@ -115,17 +116,24 @@ def _report(found: Report) -> None:
         f"{asked.model} in {asked.dtype} on {asked.layout.gpus} x {asked.board} ({asked.layout}), "
         f"{asked.batch} sequences, {asked.given} tokens in, {asked.made} out (modelled)"
     )
-    for name, one, what in (
-        ("TTFT", found.prefill, f"to the first token; {found.prefill.layer_us:.0f} us a layer"),
-        ("TPOT", found.decode, f"a token; {found.decode.layer_us:.0f} us a layer"),
+    served = bands()
+    for name, one, what, (low, high) in (
+        ("TTFT", found.prefill, "to the first token", served.ttft.interval(found.ttft_ends)),
+        ("TPOT", found.decode, "a token", served.tpot.interval(found.tpot_ends)),
     ):
-        click.echo(f"  {name}  {one.us / 1e3:9.2f} ms ± {100 * one.half / one.us:.0f} %  {what}")
+        click.echo(
+            f"  {name}  {one.us / 1e3:9.2f} ms {what}; {one.layer_us:.0f} us a layer; "
+            f"on a server {low:.1f} to {high:.1f} ms (90 %)"
+        )
     click.echo(f"  {found.tokens_per_s:15.0f} tokens/s of all sequences")
     click.echo(
         f"  {need.total:15.1f} GB a rank: weights {need.weights:.1f}, KV cache {need.cache:.1f}, "
         f"activations {need.activations:.1f}, reserved {need.reserved:.1f}"
     )
-    click.echo("  (± as if operators' errors were independent; whole models were not measured)")
+    click.echo(
+        "  (times of one batch whose sequences start together; the intervals are those of servers"
+        f"\n  that batch in flight, from {served.points} measured runs of three serving libraries)"
+    )
     for name, one in (("prefill", found.prefill), ("decode", found.decode)):
         click.echo(_title(name, one))
         for part in one.parts:

@@ -1,5 +1,6 @@
 """``tessera perf validate`` and ``fit``: predictions beside measurements of real boards."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from vgpu_sim.cli.perf import completes, new_file, refuse
 from vgpu_sim.perf import parameters, plots
 from vgpu_sim.perf.boards import BOARDS, board_named
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
-from vgpu_sim.perf.judge import families, page, unseen
+from vgpu_sim.perf.judge import families, page, serving, unseen
 from vgpu_sim.perf.judge.families import FAMILIES, Verdict
+from vgpu_sim.perf.models.served import FILE as SERVED
 
 _boards = click.option(
     "--board",
@@ -23,7 +25,11 @@ _boards = click.option(
 _family = click.option("--family", type=click.Choice(list(FAMILIES)), help="This alone.")
 _HEAD = (
     "table                                  fitted  judged   MAPE  median    p90   bias"
-    "  log-corr  in 90 %  goal   +res  in 90 %  goal"
+    "  log-corr  in 90 %  goal   +res  in 90 %  goal   roof   5-NN    RBF"
+)
+_SERVED = (
+    "whole models                              points     MAPE  measured/predicted"
+    "  in operators'  in 90 %, held out"
 )
 
 _UNSEEN = (
@@ -62,6 +68,11 @@ def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
     help="Predict GEMM by fits of other boards' rows alone, chosen before (ADR 69).",
 )
 @click.option(
+    "--served",
+    is_flag=True,
+    help="Compare whole models alone, with measured serving runs.",
+)
+@click.option(
     "--html",
     type=click.Path(path_type=Path, dir_okay=False, writable=True),
     callback=new_file,
@@ -74,13 +85,31 @@ def validate(
     worst: bool,
     donor: str | None,
     blind: bool,
+    served: bool,
     html: Path | None,
 ) -> None:
     """Print a table of errors; none of its rows was fitted."""
+    if served:
+        _alone("--served", unseen=blind, family=family, worst=worst, donor=donor, html=html)
+        _validate_served(boards, rows)
+        return
     if blind:
         _alone("--unseen", family=family, worst=worst, donor=donor, html=html)
         _validate_unseen(boards, rows)
         return
+    _validate_tables(boards, family, rows, worst, donor, html)
+    if not (boards or family or donor):
+        _validate_served(boards, rows)
+
+
+def _validate_tables(
+    boards: tuple[str, ...],
+    family: str | None,
+    rows: int | None,
+    worst: bool,
+    donor: str | None,
+    html: Path | None,
+) -> None:
     verdicts = []
     try:
         keys = _keys(family, boards)
@@ -100,6 +129,7 @@ def validate(
         if html is not None:
             html.write_text(page.page(verdicts), encoding="utf-8")
             click.echo(f"{html}: {len(verdicts)} tables", err=True)
+        _echo_wins(verdicts)
     except PerfError as err:
         refuse(err)
     except OSError as err:
@@ -147,6 +177,42 @@ def _targets(boards: tuple[str, ...]) -> list[str]:
     return targets
 
 
+def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
+    try:
+        for board in boards:
+            board_named(board)
+        points, excluded = serving.points(most)
+        rows = serving.judge(points)
+    except PerfError as err:
+        refuse(err)
+    click.echo(_SERVED)
+    for row in rows:
+        model, board, library = row.group
+        if boards and board not in boards:
+            continue
+        click.echo(
+            f"{f'{model}/{board}/{library} {row.time.upper()}':42}{row.points:6}{row.mape:9.1f}"
+            f"{row.ratio:20.2f}{row.inside_operators:15.1f}{row.inside:19.1f}"
+        )
+    for time in serving.TIMES:
+        of = [row for row in rows if row.time == time]
+        inside = sum(row.points * row.inside for row in of) / len(points)
+        click.echo(f"{time.upper()}: {inside:.1f} % of {len(points)} inside the interval printed")
+    reasons = ", ".join(f"{why} {count}" for why, count in excluded.most_common())
+    click.echo(f"not compared: {reasons}")
+
+
+def _echo_wins(verdicts: list[Verdict]) -> None:
+    """Name the tables where a baseline without a mechanism is nearer to the measurements."""
+    for one in verdicts:
+        if one.better_baselines:
+            names = ", ".join(
+                f"{name} {one.baselines[name]:.1f} %" for name in one.better_baselines
+            )
+            own = (one.corrected or one.accuracy).mape
+            click.echo(f"better than {one.family.name}/{one.key} ({own:.1f} %): {names}")
+
+
 def _line(verdict: Verdict) -> str:
     found = verdict.accuracy
     goal = "-" if verdict.goal is None else f"{verdict.goal:.1f}"
@@ -155,13 +221,14 @@ def _line(verdict: Verdict) -> str:
     return (
         f"{verdict.family.name + '/' + verdict.key:38}{verdict.fitted.rows:7}{found.rows:8}"
         f"{found.mape:7.1f}{found.median:8.1f}{found.p90:7.1f}{found.bias:+7.1f}"
-        f"{found.log_correlation:10.4f}{found.inside:9.1f}{goal:>6}{learned}{missed}"
+        f"{found.log_correlation:10.4f}{found.inside:9.1f}{goal:>6}{learned}"
+        f"{''.join(f'{verdict.baselines[name]:7.1f}' for name in verdict.baselines)}{missed}"
     )
 
 
 def _learned(verdict: Verdict) -> str:
     if verdict.corrected is None:
-        return f"{'-':>7}"
+        return f"{'-':>7}{'-':>9}{'-':>6}"
     goal = "-" if verdict.corrected_goal is None else f"{verdict.corrected_goal:.1f}"
     return f"{verdict.corrected.mape:7.1f}{verdict.corrected.inside:9.1f}{goal:>6}"
 
@@ -186,10 +253,20 @@ def _name_worst(verdict: Verdict) -> None:
 )
 @click.option("--residual", is_flag=True, help="Keep the parameters; learn the residual again.")
 @click.option("--unseen", "blind", is_flag=True, help="Fit other boards' rows instead (ADR 69).")
+@click.option("--served", is_flag=True, help="Fit the intervals of whole models alone.")
 def fit(
-    boards: tuple[str, ...], family: str | None, into: Path, residual: bool, blind: bool
+    boards: tuple[str, ...],
+    family: str | None,
+    into: Path,
+    residual: bool,
+    blind: bool,
+    served: bool,
 ) -> None:
     """Write what was fitted."""
+    if served:
+        _alone("--served", unseen=blind, family=family, residual=residual, board=boards)
+        _fit_served(into)
+        return
     if blind:
         _alone("--unseen", family=family, residual=residual)
     into.mkdir(parents=True, exist_ok=True)
@@ -211,3 +288,12 @@ def fit(
             file.write_text(parameters.written(known))
     except PerfError as err:
         refuse(err)
+
+
+def _fit_served(into: Path) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    try:
+        bands = serving.fit(serving.points()[0])
+    except PerfError as err:
+        refuse(err)
+    (into / SERVED).write_text(json.dumps(bands.as_json(), indent=1) + "\n", encoding="utf-8")

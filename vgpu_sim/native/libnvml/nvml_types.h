@@ -126,6 +126,7 @@ typedef unsigned int nvmlGpuVirtualizationMode_t;
 typedef unsigned int nvmlPstates_t;
 typedef unsigned int nvmlDriverModel_t;
 typedef unsigned int nvmlGpuP2PCapsIndex_t;
+typedef unsigned int nvmlAffinityScope_t;
 typedef unsigned int nvmlGpuP2PStatus_t;
 typedef unsigned int nvmlGpuTopologyLevel_t;
 typedef unsigned int nvmlMemoryErrorType_t;

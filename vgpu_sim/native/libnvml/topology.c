@@ -16,6 +16,7 @@ enum {
   P2P_NOT_SUPPORTED = 5,  /* NVML_P2P_STATUS_NOT_SUPPORTED */
   P2P_KINDS = 5,
   BITS = 8 * sizeof(unsigned long),
+  AFFINITY_SCOPE_SOCKET = 1, /* NVML_AFFINITY_SCOPE_SOCKET; 0 is the node */
 };
 
 static unsigned part(uint32_t place, unsigned shift, unsigned mask) { return place >> shift & mask; }
@@ -136,5 +137,20 @@ nvmlReturn_t tsr_nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int cpuS
   memset(cpuSet, 0, cpuSetSize * sizeof *cpuSet);
   for (unsigned cpu = 0; cpu < CPU_SETSIZE && cpu / BITS < cpuSetSize; cpu++)
     if (CPU_ISSET(cpu, &allowed)) cpuSet[cpu / BITS] |= 1ul << cpu % BITS;
+  return NVML_SUCCESS;
+}
+
+/* The NUMA node of the device's PCIe place; one node is one socket, so both scopes answer alike. */
+nvmlReturn_t tsr_nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize,
+                                             unsigned long *nodeSet, nvmlAffinityScope_t scope) {
+  struct tsr_device found;
+  const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);
+  if (!nodeSet || nodeSetSize == 0 || scope > AFFINITY_SCOPE_SOCKET)
+    return NVML_ERROR_INVALID_ARGUMENT;
+  if (result != NVML_SUCCESS) return result;
+  const uint32_t place = found.gpu.telemetry.place;
+  if (!(place & TESSERA_PLACE_KNOWN)) return NVML_ERROR_NOT_SUPPORTED;
+  memset(nodeSet, 0, nodeSetSize * sizeof *nodeSet);
+  nodeSet[0] = 1ul << part(place, TESSERA_PLACE_NUMA_SHIFT, 0xf);
   return NVML_SUCCESS;
 }

@@ -41,8 +41,8 @@ class Library:
 
     ``largest`` is the largest tile in elements. k is split while there are at most ``most_ctas`` an
     SM, and into parts of ``least_k`` or more; not at all where the product has fewer than
-    ``least_work`` multiplications and k is at most ``long_k``. With a ``dispatch`` table there is
-    no search.
+    ``least_work`` multiplications and k is at most ``long_k``, unless it has more than ``few_tokens``
+    and k is at least ``deep_k``. With a ``dispatch`` table there is no search.
     """
 
     tokens: tuple[int, ...]
@@ -53,6 +53,8 @@ class Library:
     least_k: int = 384  # a hard threshold has no gradient: chosen, not fitted
     least_work: int = 0
     long_k: int = 8192
+    few_tokens: int = 16
+    deep_k: int = 2048
     exception: Exceptional | None = None
     dispatch: tuple[Tile, ...] | None = None
 

@@ -148,6 +148,7 @@ class Model:
         many = ctas > rules.most_ctas * self._board.sms.value
         short = k < rules.least_k * kernels.splits
         small = (m * n * k < rules.least_work) & (k <= rules.long_k)
+        small &= (m <= rules.few_tokens) | (k < rules.deep_k)
         refused = many | short | small | self._is_exception(m, n, k)
         return np.asarray((kernels.splits > 1) & refused)
 

@@ -6,6 +6,7 @@ from vgpu_sim.perf.attention import Calls, Model
 from vgpu_sim.perf.attention.parameters import PARAMETERS
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.baselines import Work
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 
@@ -56,6 +57,28 @@ def _rows(generation: bool, key: str, table: Table) -> Rows:
     return Model(board, calls_of(table, generation), generation=generation)
 
 
+def work_of(board: str, calls: Calls) -> Work:
+    """Return two products of each query and key that it looks at, and one pass over the cache."""
+    batch, query, context, heads, kv_heads, dim, window, element = (
+        np.asarray(getattr(calls, name), float)
+        for name in (
+            "batch",
+            "query",
+            "context",
+            "heads",
+            "kv_heads",
+            "head_dim",
+            "window",
+            "kv_bytes",
+        )
+    )
+    seen = np.where(window > 0, np.minimum(window, context), context)
+    pairs = query * seen * np.where(calls.causal & (query > 1), 0.5, 1.0)
+    cache = batch * seen * kv_heads * calls.cached[:, 0] * element
+    moved = cache + 4 * batch * query * heads * dim
+    return Work.of(board_named(board), "bf16", 4 * batch * heads * dim * pairs, moved)
+
+
 def _family(phase: str, goals: dict[str, float], corrected: dict[str, float]) -> Family:
     generation = phase == "generation"
     return Family(
@@ -66,6 +89,7 @@ def _family(phase: str, goals: dict[str, float], corrected: dict[str, float]) ->
         lambda key: _table(phase, key),
         lambda key, table: _rows(generation, key, table),
         {f"{board}/bf16/vllm": goal for board, goal in goals.items()},
+        lambda key, table: work_of(key.split("/")[0], calls_of(table, generation)),
         _RULE,
         corrected_goals={f"{board}/bf16/vllm": goal for board, goal in corrected.items()},
     )

@@ -6,6 +6,7 @@ from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.collective import Calls, Model
 from vgpu_sim.perf.collective.parameters import PARAMETERS
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.baselines import Work
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 
@@ -29,6 +30,16 @@ def _rows(key: str, table: Table) -> Rows:
     return Model(board_named(key.split("/")[0]), calls)
 
 
+def _work(key: str, table: Table) -> Work:
+    """Bytes that each GPU sends, over its links; no arithmetic."""
+    c = table.columns
+    gpus, element = c["num_gpus"].astype(float), np.where(c["nccl_dtype"] == "half", 2, 1)
+    twice = np.where(c["op_name"] == "all_reduce", 2, 1)
+    sent = twice * (gpus - 1) / gpus * c["message_size"] * element
+    rate = board_named(key.split("/")[0]).link_gb_per_s.value * 1e3
+    return Work(np.zeros(len(table)), sent / rate)
+
+
 FAMILY = Family(
     "collective",
     tuple(f"{board}/{which}/nccl" for which in ("all_reduce", "all") for board in _GOALS),
@@ -37,6 +48,7 @@ FAMILY = Family(
     _table,
     _rows,
     {f"{board}/all_reduce/nccl": goal for board, goal in _GOALS.items() if goal},
+    _work,
     "shapes that a table holds twice: the second time",
     _FIT_ONE_OF,
     starts=6,

@@ -6,6 +6,7 @@ from vgpu_sim.perf.attention import Calls, Model
 from vgpu_sim.perf.attention.parameters import PARAMETERS
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.attention import work_of
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 
@@ -20,12 +21,15 @@ def _table(key: str) -> Table:
     return table.without(measurements.repeated(table, *_SHAPE))
 
 
-def _rows(key: str, table: Table) -> Rows:
+def _calls(table: Table) -> Calls:
     c = table.columns
     ones = np.ones(len(table), int)
     heads = (c["num_heads"], c["num_heads"], c["head_dim"], 0 * ones, 2 * ones)
-    calls = Calls(c["batch_size"], c["isl"], c["isl"], *heads, causal=False)
-    return Model(board_named(key.split("/")[0]), calls, generation=False)
+    return Calls(c["batch_size"], c["isl"], c["isl"], *heads, causal=False)
+
+
+def _rows(key: str, table: Table) -> Rows:
+    return Model(board_named(key.split("/")[0]), _calls(table), generation=False)
 
 
 FAMILY = Family(
@@ -36,5 +40,6 @@ FAMILY = Family(
     _table,
     _rows,
     {},
+    lambda key, table: work_of(key.split("/")[0], _calls(table)),
     "shapes that a table holds twice: the second time",
 )

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from vgpu_sim.perf import parameters
-from vgpu_sim.perf.judge import attention, collective, encoder, gemm, latent, moe, stream
+from vgpu_sim.perf.judge import attention, baselines, collective, encoder, gemm, latent, moe, stream
 from vgpu_sim.perf.judge.accuracy import Accuracy
 from vgpu_sim.perf.judge.family import Family
 from vgpu_sim.perf.judge.measurements import Table
@@ -61,11 +61,18 @@ class Verdict:
     excluded: int
     donor: str | None
     corrected: Accuracy | None
+    baselines: dict[str, float]
 
     @property
     def corrected_goal(self) -> float | None:
         """The largest mean error that is wanted with the residual, in percent."""
         return self.family.corrected_goals.get(self.key) if self.corrected else None
+
+    @property
+    def better_baselines(self) -> list[str]:
+        """Baselines whose mean error is below that of the prediction a user gets."""
+        own = (self.corrected or self.accuracy).mape
+        return [name for name, mape in self.baselines.items() if mape < own]
 
     @property
     def goal(self) -> float | None:
@@ -120,8 +127,14 @@ def judge(family: Family, key: str, most: int | None = None, donor: str | None =
             every.excluded,
             donor,
             corrected,
+            _baselines(family, key, every, table) if donor is None else {},
         )
     )
+
+
+def _baselines(family: Family, key: str, every: Table, unseen: Table) -> dict[str, float]:
+    training = every.rows(family.fitted_rows(every))
+    return baselines.errors(family.known(key, training), family.known(key, unseen))
 
 
 def _worst(family: Family, table: Table, stack: Stack) -> tuple[Wrong, ...]:

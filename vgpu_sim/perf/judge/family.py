@@ -8,6 +8,7 @@ import numpy as np
 
 from vgpu_sim.perf import fitting, residual
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.baselines import Known, Work
 from vgpu_sim.perf.judge.measurements import Table
 from vgpu_sim.perf.parameters import Fitted, Parameter, Values
 from vgpu_sim.perf.stack import Stack
@@ -37,6 +38,7 @@ class Family:
     shape, by whose hash the split goes: one shape of ``fit_one_of`` is fitted. ``goals`` are
     largest mean errors in percent by key, ``corrected_goals`` with the residual; ``excluded`` is
     the rule for rows that are left out, and ``starts`` says from how many points a fit begins.
+    ``work`` returns what a roofline knows of a table's rows.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Family:
     table: Callable[[str], Table]
     rows: Callable[[str, Table], Rows]
     goals: dict[str, float]
+    work: Callable[[str, Table], Work]
     excluded: str = ""
     fit_one_of: int = measurements.FIT_ONE_OF
     starts: int = 1
@@ -54,6 +57,11 @@ class Family:
     def fitted_rows(self, table: Table) -> np.ndarray:
         """Tell which rows are fitted."""
         return measurements.is_fitted(table, self.fit_one_of, *self.shape)
+
+    def known(self, key: str, table: Table) -> Known:
+        """Return a table's rows as a baseline sees them."""
+        sizes = self.rows(key, table).sizes(np.arange(len(table)))
+        return Known(sizes, self.work(key, table), table.columns["us"])
 
     def fit(self, key: str) -> Fitted:
         """Fit a table's parameters to the rows that the split gives to fitting. Raises NoData."""

@@ -10,6 +10,7 @@ from vgpu_sim.perf.gemm.candidates import Candidates
 from vgpu_sim.perf.gemm.model import Model, Shapes
 from vgpu_sim.perf.gemm.parameters import PARAMETERS
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.baselines import Work
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 from vgpu_sim.perf.parameters import Values
@@ -67,6 +68,14 @@ def _rows(key: str, table: Table) -> Rows:
     return _Products(key, Shapes(*(table.columns[name] for name in _SHAPE)))
 
 
+def _work(key: str, table: Table) -> Work:
+    board, name, _ = key.split("/")
+    m, n, k = (table.columns[size].astype(float) for size in _SHAPE)
+    dtype = dtype_named(name)
+    moved = dtype.bytes * (m * k + k * n) + 2 * m * n
+    return Work.of(board_named(board), dtype.name, 2 * m * n * k, moved)
+
+
 FAMILY = Family(
     "gemm",
     (*_GOALS, *_WITHOUT),
@@ -75,5 +84,6 @@ FAMILY = Family(
     _table,
     _rows,
     {key: goal for key, (goal, _) in _GOALS.items()},
+    _work,
     corrected_goals={key: goal for key, (_, goal) in _GOALS.items()},
 )

@@ -1,9 +1,10 @@
 """Latent attention: what was measured of prompts and of single tokens."""
 
-from vgpu_sim.perf.attention import Model, latent
+from vgpu_sim.perf.attention import Calls, Model, latent
 from vgpu_sim.perf.attention.parameters import PARAMETERS
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.attention import work_of
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 
@@ -22,12 +23,16 @@ def _table(phase: str, key: str) -> Table:
     return table
 
 
-def _rows(generation: bool, key: str, table: Table) -> Rows:
+def _calls(generation: bool, table: Table) -> Calls:
     c = table.columns
     context = c["step"] + 1 if generation else c["isl"]
     sizes = (c["batch_size"], c["isl"], context, c["num_heads"])
-    calls = latent.calls(*sizes, generation=generation)
-    return Model(board_named(key.split("/")[0]), calls, generation=generation)
+    return latent.calls(*sizes, generation=generation)
+
+
+def _rows(generation: bool, key: str, table: Table) -> Rows:
+    board = board_named(key.split("/")[0])
+    return Model(board, _calls(generation, table), generation=generation)
 
 
 def _family(phase: str) -> Family:
@@ -40,6 +45,7 @@ def _family(phase: str) -> Family:
         lambda key: _table(phase, key),
         lambda key, table: _rows(generation, key, table),
         {},
+        lambda key, table: work_of(key.split("/")[0], _calls(generation, table)),
         "shapes that a table holds twice: the second time; prompts of one token",
         _FIT_ONE_OF,
         starts=3,

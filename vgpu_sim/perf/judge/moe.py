@@ -5,6 +5,7 @@ import numpy as np
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.dtypes import dtype_named
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.baselines import Work
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 from vgpu_sim.perf.moe import Calls, Model
@@ -41,10 +42,9 @@ def _table(key: str) -> Table:
     return one.without(measurements.repeated(one, *_SHAPE))
 
 
-def _rows(key: str, table: Table) -> Rows:
-    board, dtype, _ = key.split("/")
+def _calls(table: Table) -> Calls:
     c = table.columns
-    calls = Calls(
+    return Calls(
         c["num_tokens"],
         c["hidden_size"],
         np.maximum(1, c["inter_size"] // c["moe_tp_size"]),
@@ -54,7 +54,26 @@ def _rows(key: str, table: Table) -> Rows:
         c["distribution"].astype(str),
         ~((c["topk"] == _PLAIN_TOPK) | (c["inter_size"] == _PLAIN_WIDTH)),
     )
-    return Model(board_named(board), dtype_named(operands_of(dtype)), calls)
+
+
+def _rows(key: str, table: Table) -> Rows:
+    board, dtype, _ = key.split("/")
+    return Model(board_named(board), dtype_named(operands_of(dtype)), _calls(table))
+
+
+def _work(key: str, table: Table) -> Work:
+    """Each pair of token and expert in three (or two) products; weights of experts in use."""
+    board, name, _ = key.split("/")
+    dtype, calls = dtype_named(operands_of(name)), _calls(table)
+    tokens, hidden, inner, topk, experts, ranks = (
+        np.asarray(getattr(calls, field), float)
+        for field in ("tokens", "hidden", "inner", "topk", "experts", "ranks")
+    )
+    products = np.where(calls.gated, 3.0, 2.0)
+    pairs = tokens * topk / ranks
+    weights = products * hidden * inner * np.minimum(experts / ranks, pairs)
+    moved = dtype.bytes * (weights + tokens * hidden) + 2 * tokens * hidden
+    return Work.of(board_named(board), dtype.name, 2 * products * pairs * hidden * inner, moved)
 
 
 FAMILY = Family(
@@ -65,6 +84,7 @@ FAMILY = Family(
     _table,
     _rows,
     {key: goal for key, (goal, _) in _GOALS.items()},
+    _work,
     corrected_goals={key: goal for key, (_, goal) in _GOALS.items()},
     excluded="rows of another kernel than most of the table's, and shapes that it holds twice",
 )

@@ -4,6 +4,7 @@ import numpy as np
 
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.baselines import Work
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 from vgpu_sim.perf.stream import Calls, Model
@@ -23,6 +24,11 @@ def _rows(key: str, table: Table) -> Rows:
     return Model(board_named(key.split("/")[0]), Calls(c["m"], c["k"], 2 * ones, ones))
 
 
+def _work(key: str, table: Table) -> Work:
+    elements = table.columns["m"].astype(float) * table.columns["k"]
+    return Work.of(board_named(key.split("/")[0]), "bf16", 0 * elements, 3 * elements)
+
+
 FAMILY = Family(
     "stream",
     tuple(f"{board}/elementwise/vllm" for board in _BOARDS),
@@ -31,6 +37,7 @@ FAMILY = Family(
     _table,
     _rows,
     {},
+    _work,
     fit_one_of=_FIT_ONE_OF,
     starts=4,
 )

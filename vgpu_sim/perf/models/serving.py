@@ -13,6 +13,7 @@ from vgpu_sim.perf.models.gaps import gaps
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS, Shard, Step
 from vgpu_sim.perf.models.layout import NODE, RANKS, Layout
 from vgpu_sim.perf.models.memory import Memory, memory
+from vgpu_sim.perf.models.served import Ends, bands
 from vgpu_sim.perf.prediction import Prediction
 
 
@@ -94,13 +95,14 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The answer; times modelled."""
+    """The answer; times modelled. ``prompt_ms`` is the prefill of one sequence a replica."""
 
     question: Serving
     architecture: Architecture
     memory: Memory
     prefill: Pass
     decode: Pass
+    prompt_ms: float
 
     @property
     def ttft_ms(self) -> float:
@@ -111,6 +113,17 @@ class Report:
     def tpot_ms(self) -> float:
         """Milliseconds for each token after the first, at half of the output."""
         return self.decode.us / 1e3
+
+    @property
+    def ttft_ends(self) -> Ends:
+        """A prompt that waits for no other, and the whole batch at once."""
+        return Ends(self.prompt_ms, self.ttft_ms)
+
+    @property
+    def tpot_ends(self) -> Ends:
+        """Decode alone, and with the prompts that a server in steady state processes meanwhile."""
+        own = self.question.batch // self.question.layout.dp
+        return Ends(self.tpot_ms, self.tpot_ms + self.prompt_ms * own / self.question.made)
 
     @property
     def tokens_per_s(self) -> float:
@@ -137,6 +150,11 @@ class Report:
             "ttft_ms": self.ttft_ms,
             "tpot_ms": self.tpot_ms,
             "tokens_per_s": self.tokens_per_s,
+            "served_90_percent": {
+                "ttft_ms": list(bands().ttft.interval(self.ttft_ends)),
+                "tpot_ms": list(bands().tpot.interval(self.tpot_ends)),
+                "measured_points": bands().points,
+            },
             "memory_gb": {name: getattr(self.memory, name) for name in Memory.__slots__}
             | {"total": self.memory.total},
             "passes": {
@@ -184,7 +202,11 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
     later = Step(microbatch, 1, question.given + max(1, question.made // 2))
     batches = -(-own // microbatch)
     passes = [_pass(shard, step, batches, question.graphs, mechanistic) for step in (first, later)]
-    return Report(question, model, need, *passes)
+    prompt = passes[0]
+    if own > 1:
+        alone = Step(1, question.given, question.given)
+        prompt = _pass(shard, alone, 1, question.graphs, mechanistic)
+    return Report(question, model, need, *passes, prompt.us / 1e3)
 
 
 def _memory(question: Serving, layout: Layout) -> Memory:

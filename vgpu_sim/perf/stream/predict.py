@@ -16,6 +16,7 @@ from vgpu_sim.perf.topology.transfers import SHARE
 LIBRARY: Final = "vllm"
 MEASURED: Final = ("elementwise", "quantize")  # the tables are of a kernel that scales to fp8
 HOST: Final = ("h2d", "d2h")
+_COPIED_BYTES: Final = 2  # an element of a copy: those of the measured kernel, not single bytes
 COPY_START_US: Final = 1.5  # of a copy engine
 
 
@@ -69,8 +70,10 @@ def copy(board: str, direction: str, size: int) -> Prediction:
         PerfError: as ``predict``, or no such direction.
     """
     if direction == "d2d":
-        columns = min(size, 8192)
-        found = predict("d2d", board, -(-size // columns), columns, 1, 1)
+        elements = max(1, size // _COPIED_BYTES)
+        columns = min(elements, 8192)
+        each = size / elements
+        found = predict("d2d", board, -(-elements // columns), columns, each, each)
         return replace(found, op="copy", shape={"direction": direction, "bytes": size})
     if direction not in HOST:
         raise BadShape(f"no direction {direction!r}; known: d2d, {', '.join(HOST)}")

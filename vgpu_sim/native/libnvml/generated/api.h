@@ -63,6 +63,7 @@ nvmlReturn_t tsr_nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device,
 nvmlReturn_t tsr_nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int *infoCount, nvmlProcessInfo_t *infos);
 nvmlReturn_t tsr_nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType_t type, unsigned int *clock);
 nvmlReturn_t tsr_nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count);
+nvmlReturn_t tsr_nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize, unsigned long *nodeSet, nvmlAffinityScope_t scope);
 nvmlReturn_t tsr_nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth);
 nvmlReturn_t tsr_nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, nvmlMemoryLocation_t locationType, unsigned long long *count);
 nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);

@@ -147,7 +147,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(void);
 EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(void);
 EXPORT nvmlReturn_t nvmlDeviceGetMemClkMinMaxVfOffset(void);
 EXPORT nvmlReturn_t nvmlDeviceGetMemClkVfOffset(void);
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(void);
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize, unsigned long *nodeSet, nvmlAffinityScope_t scope);
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth);
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, nvmlMemoryErrorType_t errorType, nvmlEccCounterType_t counterType, nvmlMemoryLocation_t locationType, unsigned long long *count);
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory);
@@ -1427,9 +1427,14 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemClkVfOffset(void) {
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(void) {
-  tsr_end_if_strict("nvmlDeviceGetMemoryAffinity", "was called");
-  return NVML_ERROR_NOT_SUPPORTED;
+EXPORT nvmlReturn_t nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned int nodeSetSize, unsigned long *nodeSet, nvmlAffinityScope_t scope) {
+  const nvmlReturn_t not_ready = tsr_ready();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_nvmlDeviceGetMemoryAffinity(device, nodeSetSize, nodeSet, scope);
+  const uint64_t started_ns = tsr_now_ns();
+  const nvmlReturn_t result = tsr_nvmlDeviceGetMemoryAffinity(device, nodeSetSize, nodeSet, scope);
+  tsr_trace("nvmlDeviceGetMemoryAffinity", "device nodeSetSize nodeSet scope", (const uint64_t[]){(uint64_t)(uintptr_t)device, (uint64_t)nodeSetSize, (uint64_t)(uintptr_t)nodeSet, (uint64_t)scope}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryBusWidth(nvmlDevice_t device, unsigned int *busWidth) {
