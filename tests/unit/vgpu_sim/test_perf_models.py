@@ -238,7 +238,11 @@ def test_json_has_every_operator_with_its_causes() -> None:
         (Serving("llama-3-8b", "h200", 1, 1, 1, 1, dtype="int4"), BadShape, "bf16 or fp8, not"),
         (Serving("llama-3-8b", "h200", 1, 0, 1, 1), BadShape, "batch must be at least 1"),
         (Serving("llama-3-8b", "gb200", 1, 1, 16, 1), UnknownModel, "attention-context on gb200"),
-        (Serving("llama-3-8b", "l40s", 2, 1, 16, 1), UnknownModel, "collective on l40s"),
+        (
+            Serving("llama-3-8b", "rtx-pro-6000", 2, 1, 16, 1),
+            UnknownModel,
+            "attention-context on rtx",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_named(question: Serving, error: type, said: str) -> None:

@@ -54,6 +54,7 @@ class Model:
         self._link = bound.rate if bound is not None else board.link_gb_per_s.value * 1e3
         # NVLink SHARP
         self._switch = board.has_nvlink and board.compute_capability[0] >= 9 and bound is None
+        self._shared = not board.has_nvlink and bound is None
         self._calls = calls
         self._bound = bound
 
@@ -117,6 +118,8 @@ class Model:
         begin = np.where(exchange, p["exchange_start"], 1.0)
         few = np.where(gpus >= 4, 1.0, p["pair"])
         moved = wire * kind / self._link
+        if self._shared:
+            moved = moved * (gpus / 2) ** p.get("contention", 0.0)
         ramp = p["simple_ramp"] * (1 - np.exp(-size / _LARGE_CHUNKS))
         starts = [
             (p["base"] + p["ll_hop"] * steps) * begin,

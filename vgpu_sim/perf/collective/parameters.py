@@ -25,3 +25,8 @@ PARAMETERS: Final = (
     _P("pair", "1", 0.6, 0.05, 1.2, "share of LL's rates that two GPUs reach: fewer channels"),
     _P("choice", "1", 20.0, 3.0, 100.0, "how well the library finds the best protocol"),
 )
+# Without NVLink, transfers between GPUs meet on PCIe switches and on the link between sockets.
+WITHOUT_NVLINK: Final = (
+    *PARAMETERS,
+    _P("contention", "1", 1.0, 0.05, 3.0, "exponent of wire time in GPUs, against two GPUs"),
+)

@@ -41,8 +41,8 @@ class Library:
 
     ``largest`` is the largest tile in elements. k is split while there are at most ``most_ctas`` an
     SM, and into parts of ``least_k`` or more; not at all where the product has fewer than
-    ``least_work`` multiplications and k is at most ``long_k``, unless it has more than ``few_tokens``
-    and k is at least ``deep_k``. With a ``dispatch`` table there is no search.
+    ``least_work`` multiplications and k is at most ``long_k``, unless it has more than
+    ``few_tokens`` and k is at least ``deep_k``. With a ``dispatch`` table there is no search.
     """
 
     tokens: tuple[int, ...]

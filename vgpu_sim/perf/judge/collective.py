@@ -4,14 +4,15 @@ import numpy as np
 
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.collective import Calls, Model
-from vgpu_sim.perf.collective.parameters import PARAMETERS
+from vgpu_sim.perf.collective.parameters import PARAMETERS, WITHOUT_NVLINK
 from vgpu_sim.perf.judge import measurements
 from vgpu_sim.perf.judge.baselines import Work
 from vgpu_sim.perf.judge.family import Family, Rows
 from vgpu_sim.perf.judge.measurements import Table
 
 _SHAPE = ("op_name", "nccl_dtype", "num_gpus", "message_size")
-_GOALS = {"a100-80gb": None, "h100-80gb": 5.0, "h200": 5.0, "b200": 7.0}
+_GOALS = {"a100-80gb": None, "h100-80gb": 5.0, "h200": 5.0, "b200": 7.0, "l40s": None}
+_KEYS = tuple(f"{board}/{which}/nccl" for which in ("all_reduce", "all") for board in _GOALS)
 _FIT_ONE_OF = 5  # a table has 504 rows: a fiftieth would be ten
 
 
@@ -42,7 +43,7 @@ def _work(key: str, table: Table) -> Work:
 
 FAMILY = Family(
     "collective",
-    tuple(f"{board}/{which}/nccl" for which in ("all_reduce", "all") for board in _GOALS),
+    _KEYS,
     _SHAPE,
     PARAMETERS,
     _table,
@@ -52,4 +53,5 @@ FAMILY = Family(
     "shapes that a table holds twice: the second time",
     _FIT_ONE_OF,
     starts=6,
+    others={key: WITHOUT_NVLINK for key in _KEYS if not board_named(key.split("/")[0]).has_nvlink},
 )

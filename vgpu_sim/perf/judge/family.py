@@ -1,6 +1,6 @@
 """What the judge must know of a family of operations to fit it and to judge it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -38,7 +38,8 @@ class Family:
     shape, by whose hash the split goes: one shape of ``fit_one_of`` is fitted. ``goals`` are
     largest mean errors in percent by key, ``corrected_goals`` with the residual; ``excluded`` is
     the rule for rows that are left out, and ``starts`` says from how many points a fit begins.
-    ``work`` returns what a roofline knows of a table's rows.
+    ``work`` returns what a roofline knows of a table's rows. A key in ``others`` has parameters of
+    its own.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Family:
     fit_one_of: int = measurements.FIT_ONE_OF
     starts: int = 1
     corrected_goals: dict[str, float] = field(default_factory=dict)
+    others: Mapping[str, Sequence[Parameter]] = field(default_factory=dict)
 
     def fitted_rows(self, table: Table) -> np.ndarray:
         """Tell which rows are fitted."""
@@ -68,7 +70,8 @@ class Family:
         every = self.table(key)
         table = every.rows(self.fitted_rows(every))
         rows = self.rows(key, table)
-        problem = fitting.Problem(self.parameters, table.columns["us"], rows.choose, rows.times)
+        parameters = self.others.get(key, self.parameters)
+        problem = fitting.Problem(parameters, table.columns["us"], rows.choose, rows.times)
         library = key.split("/")[2]
         where = f"{measurements.PACKAGE} {measurements.VERSION}, {library} {every.version}"
         return self.learn(key, fitting.fit(problem, where, range(self.starts)))

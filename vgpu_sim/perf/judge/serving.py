@@ -154,7 +154,9 @@ def points(most: int | None = None) -> tuple[list[Point], Counter[str]]:
 
 
 def _kind(message: str) -> str:
-    return "more memory than a rank has" if " needs " in message else message.partition(",")[0]
+    if " must be one of " in message:
+        return "more GPUs than a node has"
+    return "more memory than a rank has" if " needs " in message else message
 
 
 def fit(some: Iterable[Point]) -> Bands:
