@@ -22,9 +22,10 @@ def misses(sectors: Sectors, capacity: float) -> int:
     cold = count - len(times)
     if len(times) == 0 or capacity < 1:
         return count
-    # P(reuse time > k) for k = 0 ...; the expected stack distance of r is its sum below r.
+    # P(reuse time > k) for k = 0 ...; its sum below r is the expected number of distinct sectors
+    # from one access to the next of the same sector, that sector included.
     longest = int(times.max())
     histogram = np.bincount(times, minlength=longest + 1)
     beyond = 1 - np.cumsum(histogram) / count
     distance = np.concatenate(([0.0], np.cumsum(beyond)))[:-1]
-    return cold + int(np.count_nonzero(distance[times] >= capacity))
+    return cold + int(np.count_nonzero(distance[times] > capacity))
