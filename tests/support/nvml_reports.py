@@ -1,0 +1,114 @@
+"""A gpud that answers REPORTs with records of a test's choosing, well-formed or hostile."""
+
+import contextlib
+import ctypes
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vgpu_sim.hal.management import (
+    NO_RECORD,
+    GpuRecord,
+    InstanceRecord,
+    ManagementReport,
+    MigMode,
+    ProcessRecord,
+    ProfileRecord,
+    XidRecord,
+)
+from vgpu_sim.hal.messages import MAGIC, PROTOCOL_VERSION, Header, MessageType
+
+_LARGEST_REQUEST = 4096
+
+
+@dataclass
+class Report:
+    """What is answered next; a test changes the lists between two calls."""
+
+    gpus: Sequence[GpuRecord]
+    instances: Sequence[InstanceRecord] = ()
+    processes: Sequence[ProcessRecord] = ()
+    profiles: Sequence[ProfileRecord] = ()
+    xids: Sequence[XidRecord] = ()
+    served: int = field(default=0, init=False)
+
+    def packet(self, request: int) -> bytes:
+        """Return the answer to a request of this number."""
+        lists = (self.gpus, self.instances, self.processes, self.profiles, self.xids)
+        head = ManagementReport(*map(len, lists), node=1, driver_version=13000)
+        head.driver_release = b"580.0.1"
+        payload = bytes(head) + b"".join(bytes(one) for records in lists for one in records)
+        kind = MessageType.MANAGED
+        return bytes(Header(MAGIC, PROTOCOL_VERSION, kind, request, 0, len(payload), 0)) + payload
+
+
+def gpu(number: int, *, uuid: int | None = None, visible: int = 1, lost: int = 0) -> GpuRecord:
+    """Return a divided GPU of an index; its UUID is made of the index unless given."""
+    own = number if uuid is None else uuid
+    return GpuRecord(
+        uuid=(ctypes.c_uint8 * 16)(*bytes([0xA0 + own] * 16)),
+        name=b"a board",
+        index=number,
+        pci_bus=number + 1,
+        mig_mode=MigMode.ENABLED,
+        max_mig_devices=7,
+        visible=visible,
+        lost=lost,
+        memory_bytes=80 << 30,
+    )
+
+
+def instance(number: int, of: int, start: int, ids: tuple[int, int]) -> InstanceRecord:
+    """Return an instance of the GpuRecord number ``of``; ``ids`` of GPU and compute instance."""
+    return InstanceRecord(
+        uuid=(ctypes.c_uint8 * 16)(*bytes([number + 1] * 16)),
+        name=b"1g.10gb",
+        gpu=of,
+        gpu_instance_id=ids[0],
+        compute_id=ids[1],
+        start=start,
+        size=1,
+        compute_slices=1,
+        multiprocessors=16,
+        memory_bytes=10 << 30,
+    )
+
+
+def whole(of: int, gpu_record: GpuRecord) -> InstanceRecord:
+    """Return the instance that is all of a GPU with MIG off, and turn MIG off in the record."""
+    gpu_record.mig_mode = MigMode.DISABLED
+    return InstanceRecord(
+        uuid=gpu_record.uuid, gpu=of, gpu_instance_id=NO_RECORD, compute_id=NO_RECORD, whole=1
+    )
+
+
+@contextlib.contextmanager
+def serve(path: Path, report: Report) -> Iterator[Report]:
+    """Answer every connection to a socket with the report as it is at that time."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(str(path))
+        listener.listen(16)
+        ended = threading.Event()
+
+        def answer() -> None:
+            while True:
+                connection, _ = listener.accept()
+                with connection:
+                    if ended.is_set():
+                        return
+                    request = connection.recv(_LARGEST_REQUEST)
+                    number = Header.from_buffer_copy(request).request
+                    connection.sendall(report.packet(number))
+                    report.served += 1
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield report
+        finally:
+            ended.set()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as last:
+                last.connect(str(path))
+            thread.join()
