@@ -91,7 +91,7 @@ def _tuned(training: Known, least_squares: Any) -> Array:
     start = np.array([np.log(training.us.min()), np.log(0.7), np.log(0.7)])
 
     def off(tuned: Array) -> Array:
-        return np.log(_roofline(training.work, tuned) / training.us)
+        return np.asarray(np.log(_roofline(training.work, tuned) / training.us))
 
     return np.asarray(least_squares(off, start, loss="soft_l1", f_scale=0.1).x)
 

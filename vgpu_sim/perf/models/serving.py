@@ -201,12 +201,14 @@ def serve(question: Serving, *, mechanistic: bool = False) -> Report:
     first = Step(microbatch, question.given, question.given)
     later = Step(microbatch, 1, question.given + max(1, question.made // 2))
     batches = -(-own // microbatch)
-    passes = [_pass(shard, step, batches, question.graphs, mechanistic) for step in (first, later)]
-    prompt = passes[0]
+    prefill, decode = (
+        _pass(shard, step, batches, question.graphs, mechanistic) for step in (first, later)
+    )
+    prompt = prefill
     if own > 1:
         alone = Step(1, question.given, question.given)
         prompt = _pass(shard, alone, 1, question.graphs, mechanistic)
-    return Report(question, model, need, *passes, prompt.us / 1e3)
+    return Report(question, model, need, prefill, decode, prompt.us / 1e3)
 
 
 def _memory(question: Serving, layout: Layout) -> Memory:
