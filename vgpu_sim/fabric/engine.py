@@ -27,6 +27,7 @@ from vgpu_sim.hal.hca_engine import (
     HcaQosClass,
     HcaWire,
     HcaWireCounts,
+    HcaWorkCounts,
 )
 from vgpu_sim.hal.hca_frames import HcaSteerCreate
 from vgpu_sim.hal.hca_objects import HcaAhCreate, HcaMwCreate
@@ -370,6 +371,16 @@ class Engine(Saving):
         sleeps, turns = ctypes.c_uint64(), ctypes.c_uint64()
         self._library.hca_counters(self._engine, ctypes.byref(sleeps), ctypes.byref(turns))
         return sleeps.value, turns.value
+
+    def work_of(self, gid: bytes) -> HcaWorkCounts:
+        """Return the work for the function with an address since ``restart_work``."""
+        counts = HcaWorkCounts()
+        self._library.hca_work_read(self._engine, gid, ctypes.byref(counts))
+        return counts
+
+    def restart_work(self) -> None:
+        """Count the work for all functions from zero on."""
+        self._library.hca_work_restart(self._engine)
 
     @staticmethod
     def _made(pointer: int | None, what: str) -> int:

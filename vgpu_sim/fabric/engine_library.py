@@ -60,6 +60,8 @@ _SIGNATURES = {
     "hca_wire_mads": (_I, [_P, _P, _I]),
     "hca_wire_send_mad": (_I, [_P, _P, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint16]),
     "hca_counters": (None, [_P, _P, _P]),
+    "hca_work_read": (None, [_P, ctypes.c_char_p, _P]),
+    "hca_work_restart": (None, [_P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
     "hca_cq_save": (None, [_P, _P, _P]),

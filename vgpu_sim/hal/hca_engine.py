@@ -225,6 +225,25 @@ class HcaWireCounts(ctypes.Structure):
     )
 
 
+class HcaWorkCounts(ctypes.Structure):
+    """What the engine's work for one function has come to, in units of about a copied byte.
+
+    ``cost`` is all of it, in so many ``turns``. ``steps`` are objects that were visited because a
+    program's page said so. ``most_turn`` is the most of one turn; ``most_waited`` the most work for others
+    between the moment that the engine knew of something to do and the turn that did it;
+    ``most_pass`` the most of any function's between two looks for what is to be done.
+    """
+
+    _fields_ = (
+        ("turns", c_uint64),
+        ("cost", c_uint64),
+        ("steps", c_uint64),
+        ("most_turn", c_uint64),
+        ("most_waited", c_uint64),
+        ("most_pass", c_uint64),
+    )
+
+
 class HcaAsked(ctypes.Structure):
     """Somebody elsewhere whose datagrams wait, at a wire, until it is known what he may send."""
 
@@ -256,6 +275,7 @@ STRUCTURES: Final = (
     HcaSavedWindow,
     HcaPolicyChange,
     HcaFlowCounts,
+    HcaWorkCounts,
     HcaQosClass,
     HcaWire,
     HcaWireCounts,

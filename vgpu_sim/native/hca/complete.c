@@ -4,25 +4,41 @@
 #include "clock.h"
 #include "internal.h"
 
-/* Pipes are non-blocking at this end: who never reads loses events, and nobody waits. */
+/* Pipes are non-blocking at this end: a client that never reads loses events, and nothing waits. */
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle) {
   const tessera_hca_event event = {.type = type, .handle = handle};
+  hca_charge(client->hca, HCA_CALL_COST);
   if (write(client->async_fd, &event, sizeof event) < 0) return;
 }
 
 static void notify(struct hca_cq *cq) {
   __atomic_store_n(&cq->page->armed, 0, __ATOMIC_RELAXED);
   __atomic_store_n(&cq->page->events, ++cq->events, __ATOMIC_RELEASE);
+  hca_charge(cq->client->hca, HCA_CALL_COST);
   if (cq->notify_fd < 0 || write(cq->notify_fd, "", 1) < 0) return;
 }
 
-void hca_rearm(struct hca_client *client) {
-  if (__atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) == 0) return;
-  __atomic_store_n(&client->page->armed, 0, __ATOMIC_SEQ_CST);
-  for (struct hca_cq *cq = client->cqs; cq; cq = cq->next) {
+bool hca_is_rearming(const struct hca_client *client) {
+  return client->rearm_left || __atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) != 0;
+}
+
+bool hca_rearm(struct hca_client *client, int64_t least_credit) {
+  if (__atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) != 0) {
+    __atomic_store_n(&client->page->armed, 0, __ATOMIC_SEQ_CST);
+    client->rearm_left = client->cq_count; /* all of them, from here on */
+  }
+  for (; client->rearm_left; client->rearm_left--) {
+    if (client->function->credit <= least_credit) return false;
+    struct hca_cq *cq = client->rearm_next ? client->rearm_next : client->cqs;
+    if (!cq) break;
+    client->rearm_next = cq->next;
+    hca_charge(client->hca, HCA_STEP_COST);
+    client->function->counts.steps++;
     const bool taken = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE) == cq->head;
     if (!taken && __atomic_load_n(&cq->page->armed, __ATOMIC_SEQ_CST) == 1) notify(cq);
   }
+  client->rearm_left = 0;
+  return true;
 }
 
 bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicited) {

@@ -11,6 +11,7 @@ bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp) {
     const uint8_t *here = hca_local_memory(hca, qp, &bytes);
     if (!here) return false;
     if (!hca_copy(hca->datagram + TESSERA_HCA_GRH_BYTES + work->done, here, bytes)) return false;
+    hca_charge(hca, bytes + HCA_PART_COST);
     work->done += (uint32_t)bytes;
     work->local.offset += (uint32_t)bytes;
   }
@@ -37,17 +38,16 @@ static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
   if (hca_same_partition(qp, peer)) hca_deliver_datagram(hca, peer, &datagram);
 }
 
-static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah,
-                             uint64_t *budget) {
+static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
   const struct hca_member *member = NULL;
   while ((member = hca_next_member(hca, ah->path.dgid, member))) {
     if (member->qp == qp && qp->block_self) continue;
-    hca_spend(budget, qp->work.bytes + HCA_RECEIVER_COST);
+    hca_charge(hca, qp->work.bytes + HCA_RECEIVER_COST);
     if (hca_hears(hca, member, qp)) deliver(hca, qp, member->qp, ah);
   }
 }
 
-enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
+enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   const tessera_hca_send_slot *send = &qp->work.send;
   const struct hca_ah *ah = hca_table_get(&hca->ahs, send->address_handle);
   if (!ah || ah->client != qp->client || ah->path.pd != qp->pd)
@@ -66,8 +66,9 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp, uint64_
   if (group || !wire)
     hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
   if (group) {
-    deliver_to_group(hca, qp, ah, budget);
+    deliver_to_group(hca, qp, ah);
   } else if (!wire) {
+    hca_charge(hca, qp->work.bytes + HCA_RECEIVER_COST);
     struct hca_qp *peer = hca_table_get(&hca->qps, send->remote_qpn & TESSERA_HCA_QPN_MASK);
     if (peer && hca_has_gid(peer->client, ah->path.dgid)) deliver(hca, qp, peer, ah);
   }

@@ -1,4 +1,4 @@
-/* The engine's thread: takes doorbells, gives queue pairs their turns, sleeps when there is nothing. */
+/* The engine's thread: looks for work, gives functions their turns, sleeps when there is nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -10,41 +10,7 @@
 #include "clock.h"
 #include "internal.h"
 
-enum { SPIN_NS = 20000, MAX_SLEEP_MS = 60000, EVENTS = 64 };
-
-/* Wakes who waits for the shared receive queues whose bits a client has set. */
-static void collect_shared(struct hca *hca, struct hca_client *client) {
-  for (unsigned word = 0; word < TESSERA_HCA_MAX_SRQS / 64; word++) {
-    uint64_t *dirty = &client->page->dirty_srqs[word];
-    if (__atomic_load_n(dirty, __ATOMIC_SEQ_CST) == 0) continue;
-    uint64_t bits = __atomic_exchange_n(dirty, 0, __ATOMIC_ACQ_REL);
-    for (; bits; bits &= bits - 1) {
-      struct hca_srq *srq = client->srqs[word * 64 + (unsigned)__builtin_ctzll(bits)];
-      if (srq) hca_srq_posted(hca, srq);
-    }
-  }
-}
-
-/* Queues the queue pairs whose bits clients have set; false where there are none. */
-static bool collect(struct hca *hca) {
-  bool found = false;
-  for (struct hca_client *client = hca->clients; client; client = client->next) {
-    hca_rearm(client);
-    collect_shared(hca, client);
-    for (unsigned word = 0; word < TESSERA_HCA_MAX_QPS / 64; word++) {
-      uint64_t *dirty = &client->page->dirty[word];
-      if (__atomic_load_n(dirty, __ATOMIC_SEQ_CST) == 0) continue;
-      uint64_t bits = __atomic_exchange_n(dirty, 0, __ATOMIC_ACQ_REL);
-      for (; bits; bits &= bits - 1) {
-        struct hca_qp *qp = client->qps[word * 64 + (unsigned)__builtin_ctzll(bits)];
-        if (!qp) continue;
-        hca_enqueue(hca, qp);
-        found = true;
-      }
-    }
-  }
-  return found || hca->first_queued;
-}
+enum { SPIN_NS = 20000, MAX_SLEEP_MS = 60000, EVENTS = 16 };
 
 /* Lets those in who want to add, change or remove something. */
 static void let_in(struct hca *hca) {
@@ -52,15 +18,6 @@ static void let_in(struct hca *hca) {
   hca_leave(hca);
   while (atomic_load_explicit(&hca->callers, memory_order_relaxed) != 0) sched_yield();
   pthread_mutex_lock(&hca->lock);
-}
-
-static void run_queue(struct hca *hca) {
-  struct hca_qp *last = hca->last_queued; /* who queues itself again waits for the next round */
-  for (struct hca_qp *qp; (qp = hca_dequeue(hca));) {
-    const bool end = qp == last;
-    if (hca_turn(hca, qp)) hca_enqueue(hca, qp);
-    if (end || atomic_load_explicit(&hca->callers, memory_order_relaxed) != 0) return;
-  }
 }
 
 /* Sleeping before dirty; clients the other way round. */
@@ -93,9 +50,10 @@ static void drain(const struct hca *hca, const struct epoll_event *events, int c
   }
 }
 
-static void nap(struct hca *hca, uint64_t wake_ns) {
+static void nap(struct hca *hca) {
+  uint64_t wake_ns;
   set_sleeping(hca, 1);
-  if (collect(hca)) {
+  if (hca_find_ready(hca, hca_now_ns(), &wake_ns)) {
     set_sleeping(hca, 0);
     return;
   }
@@ -120,17 +78,17 @@ static void *serve(void *argument) {
       continue;
     }
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
-    collect(hca);
+    const uint64_t before = hca->work, now_ns = hca_now_ns();
+    uint64_t wake_ns;
     if (hca_wire_poll(hca)) idle_since_ns = 0;
-    const uint64_t now_ns = hca_now_ns();
-    const uint64_t wake_ns = hca_wake_due(hca, now_ns);
-    if (hca->first_queued) {
-      run_queue(hca);
+    if (hca_find_ready(hca, now_ns, &wake_ns)) {
+      hca_serve(hca, now_ns);
       idle_since_ns = 0;
+      if (hca->most_pass < hca->work - before) hca->most_pass = hca->work - before;
     } else if (idle_since_ns == 0) {
       idle_since_ns = now_ns;
     } else if (now_ns - idle_since_ns > SPIN_NS) {
-      nap(hca, wake_ns);
+      nap(hca);
       idle_since_ns = 0;
     } else {
       hca_leave(hca);

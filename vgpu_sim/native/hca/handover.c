@@ -30,6 +30,7 @@ void hca_cq_load(struct hca *hca, struct hca_cq *cq, const tessera_hca_saved_cq 
   cq->head = saved->head;
   cq->events = saved->events;
   cq->overrun = saved->overrun != 0;
+  cq->client->rearm_left = cq->client->cq_count; /* a predecessor's walk may not have come to it */
   hca_leave(hca);
 }
 

@@ -10,9 +10,34 @@
 #include "table.h"
 #include "tessera_hca.h"
 
+/* All programs of one pod on one device: what takes turns with others (share.c). */
+struct hca_function {
+  struct hca_function *next, *next_ready;
+  uint8_t gids[TESSERA_HCA_GIDS][16]; /* the second identifies it */
+  struct hca_client *clients;
+  struct hca_client *collecting, *rearming; /* the next whose page is read; NULL: the first */
+  int64_t credit; /* units of work that it may still have carried out; less than 0: a debt */
+  bool ready;     /* listed among those that take turns */
+  bool begun;     /* its turn was interrupted, and goes on */
+  struct hca_qp *first_queued, *last_queued;
+  struct hca_qp **timers; /* a heap: a parent wakes no later than its children */
+  uint32_t timer_count, timer_room, qp_count;
+  struct hca_qp *first_paced, *last_paced; /* waiting for a rate or a wire, the oldest first */
+  struct hca_srq *first_posted, *last_posted; /* whose waiting requesters are to be queued */
+  uint64_t ready_since; /* the engine's work by then */
+  atomic_ullong rounds; /* turns that ended, and passes that found nothing to do */
+  tessera_hca_work_counts counts;
+};
+
 struct hca_client {
   struct hca_client *next;
+  struct hca_client *next_of_function;
+  struct hca *hca;
+  struct hca_function *function;
   tessera_hca_client_page *page; /* hostile */
+  unsigned word, srq_word;       /* of its page: read next */
+  struct hca_cq *rearm_next;     /* the next armed queue to look at; NULL: the first */
+  uint32_t rearm_left, cq_count;
   int doorbell_fd, async_fd;
   uint8_t gids[TESSERA_HCA_GIDS][16];
   uint16_t pkeys[TESSERA_HCA_PKEYS]; /* 0: none */
@@ -22,7 +47,7 @@ struct hca_client {
 };
 
 struct hca_cq {
-  struct hca_cq *next;
+  struct hca_cq *next, *previous;
   struct hca_client *client;
   uint32_t handle;
   tessera_hca_cq_page *page; /* hostile, like the entries */
@@ -41,6 +66,7 @@ struct hca_segment {
 struct hca_piece {
   const struct hca_segment *segment;
   uint64_t offset, bytes;
+  uint64_t start; /* bytes of the region before it */
 };
 
 struct hca_region {
@@ -75,6 +101,10 @@ struct hca_srq {
   uint64_t page_bytes;
   uint32_t handle, index, count, tail, limit;
   bool broken;
+  struct hca_qp *first_waiter, *last_waiter; /* requesters that wait for a receive of it */
+  uint32_t waiters, wake_left;               /* of which so many are to be queued */
+  bool posted;                               /* listed by its function */
+  struct hca_srq *next_posted, *previous_posted;
 };
 
 /* A queue pair's membership of a multicast group. */
@@ -148,9 +178,13 @@ struct hca_qp {
   enum hca_wait waiting;
   unsigned waits; /* for the same reason, one after the other */
   uint64_t wake_ns;
-  bool queued;
-  struct hca_qp *next_queued;
-  struct hca_qp *next_waiting, *previous_waiting;
+  bool queued, timed, paced;
+  struct hca_qp *next_queued, *previous_queued;
+  uint32_t timer; /* its place in the heap, while `timed` */
+  struct hca_qp *next_paced, *previous_paced;
+  uint64_t paced_generation;
+  struct hca_srq *awaited; /* the shared receive queue whose list it is in; NULL: none */
+  struct hca_qp *next_waiter, *previous_waiter;
   struct hca_wired *wired; /* NULL: not connected over a wire */
   uint64_t frame;          /* the last that it was given: several rules may name it */
 };
@@ -176,8 +210,13 @@ struct hca {
   uint64_t frames;          /* that raw packet queue pairs have sent */
   uint64_t next_serial;
   uint8_t datagram[TESSERA_HCA_GRH_BYTES + TESSERA_HCA_MAX_DATAGRAM_BYTES]; /* or a frame */
-  struct hca_qp *first_queued, *last_queued;
-  struct hca_qp *first_waiting;
+  struct hca_function *functions;
+  struct hca_function unowned; /* of addresses that no client has */
+  struct hca_function *first_ready, *last_ready;
+  struct hca_function *charged; /* for what is done now; NULL: nothing is charged */
+  uint32_t waiting_count;
+  uint64_t policy_generation; /* queue pairs that waited under an older one look again */
+  uint64_t work, most_pass; /* units carried out so far, and the most between two looks */
   atomic_ullong sleeps, turns;
   struct hca_wire *wires;
   struct hca_wired *wire_noted;  /* whose answers are due */
@@ -189,16 +228,71 @@ struct hca {
   struct hca_pacing *pacing; /* NULL: there are no QoS classes */
 };
 
-/* queue.c: whose turn it is. */
-/* The engine may sleep; it looks at its queue again. */
+/* What work costs: a unit is about the time that a byte takes which is copied. */
+enum {
+  HCA_QUANTUM = 256 << 10,     /* of a function's turn */
+  HCA_TURN_BYTES = 64 << 10,   /* of a queue pair's turn */
+  HCA_WALK_COST = 32 << 10,    /* of each walk over a function's objects in a turn */
+  HCA_TURN_COST = 512,         /* a queue pair's turn, whatever it does */
+  HCA_REQUEST_COST = 1024,     /* a request, or a completion without one */
+  HCA_PART_COST = 256,         /* an element of a list, or a piece of a region */
+  HCA_STEP_COST = 256,         /* an object that a walk visits */
+  HCA_CALL_COST = 4096,        /* a system call: an event, a notification */
+  HCA_PACKET_COST = 2048,      /* a packet, whose checksum is made or checked */
+};
+
+/* Charges the function whose work is carried out. */
+static inline void hca_charge(struct hca *hca, uint64_t cost) {
+  if (!hca->charged) return;
+  hca->charged->credit -= (int64_t)cost;
+  hca->charged->counts.cost += cost;
+  hca->work += cost;
+}
+
+/* function.c: which programs share a turn. */
+/* Makes a client part of its function, which may be new; false without memory. */
+bool hca_function_join(struct hca *hca, struct hca_client *client);
+void hca_function_leave(struct hca *hca, struct hca_client *client);
+/* Whose an address is; never NULL. */
+struct hca_function *hca_function_of(struct hca *hca, const uint8_t *gid);
+/* Has room for one more queue pair's timer; false without memory. */
+bool hca_function_grow(struct hca_function *function);
+
+/* share.c: functions take turns by deficit round robin. */
+void hca_make_ready(struct hca *hca, struct hca_function *function);
+/* Makes functions ready that have something to do; returns whether any is. `*wake_ns`: when the next
+ * one has, or UINT64_MAX. */
+bool hca_find_ready(struct hca *hca, uint64_t now_ns, uint64_t *wake_ns);
+/* Gives ready functions their turns, until about a quantum's work is done. */
+void hca_serve(struct hca *hca, uint64_t now_ns);
+
+/* collect.c: what a function's programs have written into their pages. */
+bool hca_has_doorbells(const struct hca_function *function);
+void hca_collect(struct hca *hca, struct hca_function *function);
+
+/* queue.c: whose turn it is in a function. */
+/* The engine may sleep; it looks at its queues again. */
 void hca_ring(struct hca *hca);
 void hca_enqueue(struct hca *hca, struct hca_qp *qp);
-struct hca_qp *hca_dequeue(struct hca *hca);
-void hca_wait_until(struct hca *hca, struct hca_qp *qp, enum hca_wait why, uint64_t wake_ns);
-void hca_wait_end(struct hca *hca, struct hca_qp *qp);
-/* Queues who has waited long enough; returns when the next one has, or UINT64_MAX. */
-uint64_t hca_wake_due(struct hca *hca, uint64_t now_ns);
+struct hca_qp *hca_dequeue(struct hca_function *function);
 void hca_forget(struct hca *hca, struct hca_qp *qp);
+
+/* wait.c: what queue pairs wait for. */
+void hca_wait_until(struct hca *hca, struct hca_qp *qp, enum hca_wait why, uint64_t wake_ns);
+/* The same for a receive request of a shared queue. */
+void hca_wait_for_srq(struct hca *hca, struct hca_qp *qp, struct hca_srq *srq, uint64_t wake_ns);
+void hca_wait_end(struct hca *hca, struct hca_qp *qp);
+/* Takes requesters out of a shared receive queue's list; false: there are more. */
+bool hca_leave_srq(struct hca_srq *srq);
+/* Has a function's turns queue the requesters that wait for a shared receive queue. */
+void hca_srq_posted(struct hca_srq *srq);
+void hca_srq_forget(struct hca_srq *srq);
+/* When the first of a function's queue pairs has waited long enough; UINT64_MAX: none waits. */
+uint64_t hca_next_wake_ns(const struct hca_function *function);
+/* Whether a walk of hca_wake() has something to do, timers aside. */
+bool hca_has_woken(const struct hca *hca, const struct hca_function *function);
+/* Queues a function's queue pairs that have waited long enough, and those that look again. */
+void hca_wake(struct hca *hca, struct hca_function *function, uint64_t now_ns);
 
 /* memory.c */
 /* Whether `wanted` bytes at an address lie in `bytes` from `first` on. */
@@ -238,14 +332,14 @@ const struct hca_region *hca_reach(struct hca *hca, const struct hca_qp *qp, uin
 enum hca_taken { HCA_TAKEN, HCA_TAKEN_NONE, HCA_TAKEN_BROKEN };
 /* Takes the next receive request of a queue pair into its `held`, if it holds none. */
 enum hca_taken hca_take(struct hca *hca, struct hca_qp *qp);
-/* Wakes who waits for a request of a shared receive queue. */
-void hca_srq_posted(struct hca *hca, struct hca_srq *srq);
 
 /* complete.c */
 /* False where the queue is full; an event says so. */
 bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicited);
-/* Notifies of queues that were armed while they had entries: as hardware does. */
-void hca_rearm(struct hca_client *client);
+/* Whether queues that were armed while they had entries are to be notified of, as hardware does. */
+bool hca_is_rearming(const struct hca_client *client);
+/* Does so for some of them; false where there are more. */
+bool hca_rearm(struct hca_client *client, int64_t least_credit);
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
 
 /* turn.c: one turn of a queue pair; true where it has more to do at once. */

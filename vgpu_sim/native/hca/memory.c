@@ -100,15 +100,20 @@ const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp,
 }
 
 uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64_t *contiguous) {
-  uint64_t offset = address - region->iova;
-  for (unsigned i = 0; i < region->piece_count; i++) {
-    const struct hca_piece *piece = &region->pieces[i];
-    if (offset < piece->bytes) {
-      *contiguous = piece->bytes - offset;
-      return piece->segment->base + piece->offset + offset;
-    }
-    offset -= piece->bytes;
-  }
+  const uint64_t offset = address - region->iova;
   *contiguous = 0;
-  return NULL;
+  if (region->piece_count == 0 || offset >= region->bytes) return NULL;
+  unsigned first = 0, end = region->piece_count; /* the last piece that begins no later */
+  while (end - first > 1) {
+    const unsigned middle = first + (end - first) / 2;
+    if (region->pieces[middle].start <= offset)
+      first = middle;
+    else
+      end = middle;
+  }
+  const struct hca_piece *piece = &region->pieces[first];
+  const uint64_t place = offset - piece->start;
+  if (place >= piece->bytes) return NULL;
+  *contiguous = piece->bytes - place;
+  return piece->segment->base + piece->offset + place;
 }

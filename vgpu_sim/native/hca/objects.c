@@ -30,6 +30,7 @@ struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
                                   const uint8_t *gids) {
   struct hca_client *client = calloc(1, sizeof *client);
   if (!client) return NULL;
+  client->hca = hca;
   client->page = map(page_fd, TESSERA_HCA_PAGE_BYTES);
   client->doorbell_fd = duplicate(doorbell_fd);
   client->async_fd = duplicate(async_fd);
@@ -44,12 +45,19 @@ struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
     return NULL;
   }
   hca_enter(hca);
-  /* The engine may be asleep, and has told those that it knew. */
-  __atomic_store_n(&client->page->sleeping, 1, __ATOMIC_SEQ_CST);
-  client->next = hca->clients;
-  hca->clients = client;
+  const bool joined = hca_function_join(hca, client);
+  if (joined) {
+    /* The engine may be asleep, and has said so to those that it knew. */
+    __atomic_store_n(&client->page->sleeping, 1, __ATOMIC_SEQ_CST);
+    client->next = hca->clients;
+    hca->clients = client;
+  }
   hca_leave(hca);
-  return client;
+  if (joined) return client;
+  epoll_ctl(hca->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
+  drop_client(client);
+  errno = ENOMEM;
+  return NULL;
 }
 
 void hca_client_free(struct hca *hca, struct hca_client *client) {
@@ -59,6 +67,7 @@ void hca_client_free(struct hca *hca, struct hca_client *client) {
     *link = client->next;
     break;
   }
+  hca_function_leave(hca, client);
   epoll_ctl(hca->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
   hca_leave(hca);
   drop_client(client);
@@ -83,18 +92,22 @@ struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t h
   cq->entries = (tessera_hca_cqe *)(cq->page + 1);
   hca_enter(hca);
   cq->next = client->cqs;
+  if (cq->next) cq->next->previous = cq;
   client->cqs = cq;
+  client->cq_count++;
   hca_leave(hca);
   return cq;
 }
 
 void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
+  struct hca_client *client = cq->client;
   hca_enter(hca); /* no queue pair has it any more */
-  for (struct hca_cq **link = &cq->client->cqs; *link; link = &(*link)->next) {
-    if (*link != cq) continue;
-    *link = cq->next;
-    break;
+  if (cq->next) cq->next->previous = cq->previous;
+  if (cq->previous || client->cqs == cq) { /* it may not have been made */
+    *(cq->previous ? &cq->previous->next : &client->cqs) = cq->next;
+    client->cq_count--;
   }
+  if (client->rearm_next == cq) client->rearm_next = cq->next;
   hca_leave(hca);
   if (cq->page) munmap(cq->page, cq->page_bytes);
   if (cq->notify_fd >= 0) close(cq->notify_fd);
@@ -103,11 +116,11 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
 
 /* Waits until the engine has seen what was posted before: a turn that has begun, and one more. Not
  * for ever, but as long as its thread may wait for a CPU of a machine with too much to do. */
-static void settle(struct hca *hca) {
+static void settle(struct hca *hca, struct hca_function *function) {
   enum { TURNS = 2, YIELDS = 200, MOST_NAPS = 10000 };
   const struct timespec nap = {.tv_nsec = 50000};
-  const unsigned long long end = atomic_load(&hca->turns) + TURNS;
-  for (unsigned i = 0; i < YIELDS + MOST_NAPS && atomic_load(&hca->turns) < end; i++) {
+  const unsigned long long end = atomic_load(&function->rounds) + TURNS;
+  for (unsigned i = 0; i < YIELDS + MOST_NAPS && atomic_load(&function->rounds) < end; i++) {
     hca_ring(hca);
     if (i < YIELDS)
       sched_yield();
@@ -116,21 +129,37 @@ static void settle(struct hca *hca) {
   }
 }
 
+enum { COPIED_AT_ONCE = 512 };
+
+static void copy_entries(const struct hca_cq *cq, tessera_hca_cqe *entries, uint32_t count,
+                         uint32_t first, uint32_t end) {
+  for (uint32_t at = first; at != end; at++)
+    entries[at & (count - 1)] = cq->entries[at & (cq->count - 1)];
+}
+
 bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t page_bytes,
                    uint32_t count) {
   tessera_hca_cq_page *page = map(page_fd, page_bytes);
   if (!page) return false;
-  if (count < cq->count) settle(hca);
+  if (count < cq->count) settle(hca, cq->client->function);
   tessera_hca_cqe *entries = (tessera_hca_cqe *)(page + 1);
   hca_enter(hca);
-  const uint32_t tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE);
+  uint32_t tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE), copied = tail;
+  /* Some at a time, so that nothing waits long; entries that come meanwhile are copied, too. */
+  while (cq->head - copied > COPIED_AT_ONCE && cq->head - copied <= cq->count) {
+    copy_entries(cq, entries, count, copied, copied + COPIED_AT_ONCE);
+    copied += COPIED_AT_ONCE;
+    hca_leave(hca);
+    hca_enter(hca);
+    tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE);
+    if (tail - copied <= cq->head - copied) copied = tail; /* the client has taken these */
+  }
   const uint32_t used = cq->head - tail;
-  const bool fits = used <= cq->count && used <= count;
+  const bool fits = used <= cq->count && used <= count && cq->head - copied <= COPIED_AT_ONCE;
   void *unused = page;
   uint64_t unused_bytes = page_bytes;
   if (fits) {
-    for (uint32_t at = tail; at != cq->head; at++)
-      entries[at & (count - 1)] = cq->entries[at & (cq->count - 1)];
+    copy_entries(cq, entries, count, copied, cq->head);
     page->head = cq->head;
     page->tail = tail;
     page->events = cq->events;
@@ -180,9 +209,12 @@ struct hca_region *hca_region_new(struct hca *hca, struct hca_client *client, ui
                                 .iova = wanted->iova,
                                 .bytes = wanted->bytes,
                                 .piece_count = wanted->piece_count};
-  for (unsigned i = 0; i < wanted->piece_count; i++)
+  uint64_t start = 0;
+  for (unsigned i = 0; i < wanted->piece_count; i++) {
     region->pieces[i] = (struct hca_piece){segments[i], wanted->pieces[i].offset,
-                                           wanted->pieces[i].bytes};
+                                           wanted->pieces[i].bytes, start};
+    start += wanted->pieces[i].bytes;
+  }
   hca_enter(hca);
   region->serial = ++hca->next_serial;
   const bool put = hca_table_put(&hca->regions, key, region);
@@ -229,8 +261,12 @@ struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
   qp->send_slots = (tessera_hca_send_slot *)(qp->page + 1);
   qp->recv_slots = (tessera_hca_recv_slot *)(qp->send_slots + qp->send_count);
   hca_enter(hca);
-  const bool put = hca_table_put(&hca->qps, qp->number, qp);
-  if (put) client->qps[qp->index] = qp;
+  const bool put =
+      hca_function_grow(client->function) && hca_table_put(&hca->qps, qp->number, qp);
+  if (put) {
+    client->qps[qp->index] = qp;
+    client->function->qp_count++;
+  }
   hca_leave(hca);
   if (put) return qp;
   munmap(qp->page, qp->page_bytes);
@@ -257,7 +293,7 @@ static bool has_work(const struct hca *hca, const struct hca_qp *qp) {
       qp->srq || qp->holds ||
       __atomic_load_n(&qp->page->recv_head, __ATOMIC_ACQUIRE) != qp->recv_tail;
   if (state == TESSERA_VERBS_STATE_ERR && receives) return true;
-  return hca->first_waiting || qp->wired ||
+  return hca->waiting_count || qp->wired ||
          __atomic_load_n(&qp->page->send_head, __ATOMIC_ACQUIRE) != qp->send_tail;
 }
 
@@ -300,6 +336,7 @@ void hca_qp_free(struct hca *hca, struct hca_qp *qp) {
   hca_wire_leave(hca, qp);
   hca_table_remove(&hca->qps, qp->number);
   qp->client->qps[qp->index] = NULL;
+  qp->client->function->qp_count--;
   hca_leave(hca);
   munmap(qp->page, qp->page_bytes);
   free(qp);

@@ -139,15 +139,18 @@ enum hca_step hca_wait_for_peer(struct hca *hca, struct hca_qp *qp) {
   return HCA_STEP_WAIT;
 }
 
-enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer) {
+enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer) {
   if (qp->type == TESSERA_VERBS_QP_TYPE_UC) return drop(hca, qp);
   const uint64_t now_ns = hca_now_ns();
   if (waits_still(qp, HCA_WAIT_RECEIVE, now_ns)) return HCA_STEP_WAIT;
   const uint8_t limit = qp->attributes.rnr_retry;
   if (limit != RETRIES_WITHOUT_END && qp->waits++ >= limit)
     return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_RNR_RETRY_EXC_ERR);
-  const uint64_t pause_ns = hca_pause_ns(peer->attributes.min_rnr_timer);
-  hca_wait_until(hca, qp, HCA_WAIT_RECEIVE, now_ns + pause_ns);
+  const uint64_t wake_ns = now_ns + hca_pause_ns(peer->attributes.min_rnr_timer);
+  if (peer->srq)
+    hca_wait_for_srq(hca, qp, peer->srq, wake_ns);
+  else
+    hca_wait_until(hca, qp, HCA_WAIT_RECEIVE, wake_ns);
   return HCA_STEP_WAIT;
 }
 

@@ -73,7 +73,7 @@ static void revoke(struct hca *hca, struct hca_qp *qp) {
 
 void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes, uint32_t count) {
   hca_enter(hca); /* whoever copies holds the lock: nobody does now */
-  bool rings = hca->first_waiting != NULL;
+  bool rings = hca->waiting_count != 0;
   for (uint32_t i = 0; i < count; i++) {
     const tessera_hca_policy_change *change = &changes[i];
     struct hca_qp *qp = (struct hca_qp *)(uintptr_t)change->queue_pair;
@@ -91,9 +91,9 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
     if (qp && change->revoke) revoke(hca, qp);
     rings |= change->revoke != 0;
   }
-  /* Who waits for a ceiling that was may have another one now, or be denied. */
-  for (struct hca_qp *qp = hca->first_waiting; qp; qp = qp->next_waiting)
-    if (qp->waiting == HCA_WAIT_RATE || qp->waiting == HCA_WAIT_WIRE) hca_enqueue(hca, qp);
+  /* A queue pair that waits for a rate may have another one now, or be denied: their functions' turns
+   * queue them. */
+  hca->policy_generation++;
   hca_leave(hca);
   if (rings) hca_ring(hca);
 }

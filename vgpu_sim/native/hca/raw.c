@@ -27,8 +27,8 @@ static void deliver(struct hca *hca, const struct hca_qp *qp, struct hca_qp *pee
   if (status != TESSERA_VERBS_STATUS_SUCCESS) hca_fail(hca, peer);
 }
 
-enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
-  enum { ETHERNET_BYTES = 14, GROUP = 1 /* of the first byte of an address */ };
+enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp) {
+  enum { ETHERNET_BYTES = 14, GROUP = 1 /* of the first byte of an address */, RULE_COST = 64 };
   const uint32_t bytes = qp->work.bytes;
   const uint8_t *frame = hca->datagram + TESSERA_HCA_GRH_BYTES;
   tessera_hca_frame_fields fields;
@@ -40,12 +40,13 @@ enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp, uint64_t *
   if (hca_read_frame(frame, bytes, &fields)) {
     for (const struct hca_steer *steer = hca->steers; steer; steer = steer->next) {
       if (matched && steer->wanted.priority >= TESSERA_HCA_STEER_DEFAULT) break;
+      hca_charge(hca, RULE_COST);
       if (!hca_steers(steer, &fields)) continue;
       struct hca_qp *peer = hca_steer_target(steer, &fields);
       /* The rule of somebody who may not have the frame keeps it from nobody who may. */
       if (hca_judge(&qp->policy, &peer->policy, TESSERA_VERB_UD) != HCA_ALLOWED) continue;
       matched = true;
-      hca_spend(budget, bytes + HCA_RECEIVER_COST);
+      hca_charge(hca, bytes + HCA_RECEIVER_COST);
       deliver(hca, qp, peer, frame, bytes);
       if (!(fields.destination_mac[0] & GROUP)) break; /* one gets it, the most urgent rule's */
     }

@@ -42,11 +42,3 @@ enum hca_taken hca_take(struct hca *hca, struct hca_qp *qp) {
   qp->holds = taken == HCA_TAKEN;
   return taken;
 }
-
-void hca_srq_posted(struct hca *hca, struct hca_srq *srq) {
-  for (struct hca_qp *qp = hca->first_waiting; qp; qp = qp->next_waiting) {
-    if (qp->waiting != HCA_WAIT_RECEIVE) continue;
-    const struct hca_qp *peer = hca_peer(hca, qp);
-    if (peer && peer->srq == srq) hca_enqueue(hca, qp);
-  }
-}

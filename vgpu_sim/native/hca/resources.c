@@ -55,9 +55,14 @@ uint32_t hca_srq_limit(struct hca *hca, struct hca_srq *srq) {
 }
 
 void hca_srq_free(struct hca *hca, struct hca_srq *srq) {
-  hca_enter(hca); /* no queue pair has it any more */
-  srq->client->srqs[srq->index] = NULL;
-  hca_leave(hca);
+  bool left = false;
+  while (!left) { /* no queue pair has it any more: none begins to wait */
+    hca_enter(hca);
+    srq->client->srqs[srq->index] = NULL;
+    left = hca_leave_srq(srq);
+    if (left) hca_srq_forget(srq);
+    hca_leave(hca);
+  }
   munmap(srq->page, srq->page_bytes);
   free(srq);
 }

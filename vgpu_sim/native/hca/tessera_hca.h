@@ -169,6 +169,10 @@ HCA_EXPORT struct hca_steer *hca_steer_new(struct hca *hca,
                                            struct hca_qp *const *targets);
 HCA_EXPORT void hca_steer_free(struct hca *hca, struct hca_steer *steer);
 
+/* The work of the function that has an address, in units of share.c, since hca_work_restart(). */
+HCA_EXPORT void hca_work_read(struct hca *hca, const uint8_t *gid, tessera_hca_work_counts *counts);
+HCA_EXPORT void hca_work_restart(struct hca *hca);
+
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);
 

@@ -4,10 +4,8 @@
  * each part that is copied: a region may go away in between. */
 #include "work.h"
 
-enum {
-  TURN_BYTES = 1 << 20,
-  TURN_REQUESTS = 64,
-};
+/* What is left of a queue pair's turn that ends at a credit of its function. */
+static int64_t left_of(const struct hca *hca, int64_t end) { return hca->charged->credit - end; }
 
 /* Takes the next request out of the ring, and checks what the requester is to blame for. */
 static enum hca_step start(struct hca *hca, struct hca_qp *qp) {
@@ -55,26 +53,26 @@ static enum hca_step lose_either(struct hca *hca, struct hca_qp *qp, struct hca_
                      : hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
 }
 
-/* Copies at most `*budget` bytes of the request; HCA_STEP_DONE when it is complete. */
-static enum hca_step move(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
-                          uint64_t *budget) {
+/* Copies bytes of the request until the turn ends; HCA_STEP_DONE when it is complete. */
+static enum hca_step move(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer, int64_t end) {
   struct hca_work *work = &qp->work;
   while (work->done < work->bytes) {
-    if (*budget == 0) return HCA_STEP_AGAIN;
+    const int64_t left = left_of(hca, end);
+    if (left <= 0) return HCA_STEP_AGAIN;
     uint64_t here_bytes = 0, there_bytes = 0;
     uint8_t *here = hca_local_memory(hca, qp, &here_bytes);
     if (!here) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
     uint8_t *there = hca_remote_memory(hca, peer, work, &there_bytes);
     if (!there) return hca_lose_remote(hca, qp, peer);
     uint64_t bytes = here_bytes < there_bytes ? here_bytes : there_bytes;
-    if (bytes > *budget) bytes = *budget;
+    if (bytes > (uint64_t)left) bytes = (uint64_t)left;
+    hca_charge(hca, bytes + HCA_PART_COST);
     const bool reading = hca_is_read(work->send.opcode);
     if (!hca_copy(reading ? here : there, reading ? there : here, bytes))
       return lose_either(hca, qp, peer, here, bytes);
     work->done += (uint32_t)bytes;
     work->local.offset += (uint32_t)bytes;
     work->remote.offset += (uint32_t)bytes;
-    *budget -= bytes;
   }
   return HCA_STEP_DONE;
 }
@@ -87,16 +85,20 @@ static void flush_one(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, uin
       false);
 }
 
-static void flush_sends(struct hca *hca, struct hca_qp *qp) {
+/* Ends requests until the turn does; true where there are more. */
+static bool flush_sends(struct hca *hca, struct hca_qp *qp, int64_t end) {
   const uint32_t sends = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count);
   for (uint32_t i = 0; i < sends; i++) {
+    if (left_of(hca, end) <= 0) return true;
+    hca_charge(hca, HCA_REQUEST_COST);
     const uint64_t id = qp->send_slots[qp->send_tail & (qp->send_count - 1)].id;
     __atomic_store_n(&qp->page->send_tail, ++qp->send_tail, __ATOMIC_RELEASE);
     flush_one(hca, qp, qp->send_cq, id, TESSERA_VERBS_DONE_SEND);
   }
+  return false;
 }
 
-static void flush_receives(struct hca *hca, struct hca_qp *qp) {
+static bool flush_receives(struct hca *hca, struct hca_qp *qp, int64_t end) {
   if (qp->holds) {
     qp->holds = false;
     flush_one(hca, qp, qp->recv_cq, qp->held.id, TESSERA_VERBS_DONE_RECV);
@@ -105,25 +107,28 @@ static void flush_receives(struct hca *hca, struct hca_qp *qp) {
     if (!qp->said_last_wqe)
       hca_event(qp->client, TESSERA_VERBS_EVENT_QP_LAST_WQE_REACHED, qp->number);
     qp->said_last_wqe = true;
-    return;
+    return false;
   }
   const uint32_t receives =
       hca_pending(hca, qp, &qp->page->recv_head, qp->recv_tail, qp->recv_count);
   for (uint32_t i = 0; i < receives; i++) {
+    if (left_of(hca, end) <= 0) return true;
+    hca_charge(hca, HCA_REQUEST_COST);
     const uint64_t id = qp->recv_slots[qp->recv_tail & (qp->recv_count - 1)].id;
     __atomic_store_n(&qp->page->recv_tail, ++qp->recv_tail, __ATOMIC_RELEASE);
     flush_one(hca, qp, qp->recv_cq, id, TESSERA_VERBS_DONE_RECV);
   }
+  return false;
 }
 
-/* Whoever waits for a receive request of `qp` may go on now. */
+/* A requester that waits for a receive request of `qp` may go on now. */
 static void wake_requester(struct hca *hca, struct hca_qp *qp) {
   struct hca_qp *requester = hca_table_get(&hca->qps, qp->attributes.dest_qpn);
   if (requester && requester->waiting == HCA_WAIT_RECEIVE && hca_peer(hca, requester) == qp)
     hca_enqueue(hca, requester);
 }
 
-static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
+static enum hca_step advance(struct hca *hca, struct hca_qp *qp, int64_t end) {
   struct hca_work *work = &qp->work;
   if (!work->active) {
     const enum hca_step step = start(hca, qp);
@@ -135,15 +140,15 @@ static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budge
     hca_end_send(hca, qp, status);
     return HCA_STEP_AGAIN;
   }
-  if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp, budget);
-  if (qp->type == TESSERA_VERBS_QP_TYPE_RAW_PACKET) return hca_carry_out_frame(hca, qp, budget);
+  if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp);
+  if (qp->type == TESSERA_VERBS_QP_TYPE_RAW_PACKET) return hca_carry_out_frame(hca, qp);
   struct hca_qp *peer = hca_peer(hca, qp);
   if (!peer) return hca_wait_for_peer(hca, qp);
   enum hca_step step = begin(hca, qp, peer);
   if (step != HCA_STEP_AGAIN) return step;
   const uint32_t before = work->done;
   const bool atomic = hca_is_atomic(work->send.opcode) || hca_is_atomic_write(work->send.opcode);
-  step = atomic ? hca_carry_out_atomic(hca, qp, peer) : move(hca, qp, peer, budget);
+  step = atomic ? hca_carry_out_atomic(hca, qp, peer) : move(hca, qp, peer, end);
   hca_account(qp, work->done - before, step == HCA_STEP_DONE);
   if (step != HCA_STEP_DONE) return step;
   if (work->receives) hca_end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
@@ -164,8 +169,8 @@ static void drain(struct hca *hca, struct hca_qp *qp) {
 bool hca_turn(struct hca *hca, struct hca_qp *qp) {
   wake_requester(hca, qp);
   if (qp->wired && qp->attributes.state > TESSERA_VERBS_STATE_SQD) hca_wire_stop(hca, qp);
-  uint64_t budget = TURN_BYTES;
-  for (unsigned i = 0; i < TURN_REQUESTS; i++) {
+  const int64_t end = hca->charged->credit - HCA_TURN_BYTES;
+  while (left_of(hca, end) > 0) {
     switch (qp->attributes.state) {
       case TESSERA_VERBS_STATE_RTS:
         break;
@@ -175,21 +180,18 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp) {
         if (qp->wired) break; /* what its peer asks for is answered */
         return false;
       case TESSERA_VERBS_STATE_ERR:
-        flush_sends(hca, qp);
-        flush_receives(hca, qp);
-        return false;
+        return flush_sends(hca, qp, end) || flush_receives(hca, qp, end);
       case TESSERA_VERBS_STATE_SQE:
-        flush_sends(hca, qp);
-        return false;
+        return flush_sends(hca, qp, end);
       default:
         if (qp->wired) return hca_wire_turn(hca, qp);
         hca_wait_end(hca, qp);
         return false;
     }
     if (qp->wired) return hca_wire_turn(hca, qp);
-    const enum hca_step step = advance(hca, qp, &budget);
+    hca_charge(hca, HCA_REQUEST_COST);
+    const enum hca_step step = advance(hca, qp, end);
     if (step == HCA_STEP_DONE || step == HCA_STEP_WAIT) return false;
-    if (budget == 0) return true;
   }
   return true;
 }

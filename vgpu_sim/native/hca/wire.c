@@ -11,7 +11,10 @@
 #include "wire.h"
 #include "wire_crc.h"
 
-enum { ROOM_BYTES = 32 * 65536, EVENTS = 32 };
+enum {
+  ROOM_BYTES = 32 * 65536,
+  EVENTS = 4, /* at a time: those that are not looked at must not always be the same */
+};
 
 static bool open_engine(struct hca *hca) {
   if (hca->wire_batch) return true;
@@ -72,7 +75,7 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   socklen_t length = sizeof room_bytes;
   made = made && getsockopt(wire->fds[0], SOL_SOCKET, SO_RCVBUF, &room_bytes, &length) == 0;
   wire->room_bytes = (uint32_t)room_bytes;
-  wire->own = (struct wire_port){wire, wire->fds[0], wire->gid};
+  wire->own = (struct wire_port){wire, wire->fds[0], wire->gid, 0};
   hca_enter(hca);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = &wire->own};
   made = made && open_engine(hca) &&
@@ -187,13 +190,24 @@ bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
   return wire_pace_end(hca, qp, more);
 }
 
+/* A function pays for what is sent to it: with a debt it takes its turns first. */
+static bool receive(struct hca *hca, struct wire_port *port) {
+  struct hca_function *function = hca_function_of(hca, port->wire->gid);
+  if (function->credit < 0) return false;
+  hca->charged = function;
+  const bool came = wire_receive(hca, port);
+  hca->charged = NULL;
+  if (function->credit < 0) hca_make_ready(hca, function);
+  return came;
+}
+
 bool hca_wire_poll(struct hca *hca) {
   if (!hca->wires) return false;
   wire_take_judged(hca);
   struct epoll_event events[EVENTS];
   const int count = epoll_wait(hca->wire_epoll_fd, events, EVENTS, 0);
   bool came = false;
-  for (int i = 0; i < count; i++) came |= wire_receive(hca, events[i].data.ptr);
+  for (int i = 0; i < count; i++) came |= receive(hca, events[i].data.ptr);
   while (hca->wire_noted) {
     came = true;
     struct hca_wired *wired = hca->wire_noted;

@@ -25,6 +25,7 @@ struct wire_port {
   struct hca_wire *wire;
   int fd;
   const uint8_t *destination; /* of all that comes by it: a GID */
+  unsigned at_once;           /* messages to receive next: fewer where they were long */
 };
 
 struct wire_group {
@@ -150,7 +151,7 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
 /* Sends what was made; returns how many packets of it the kernel has no room for now: the last. */
 unsigned wire_flush(struct hca *hca);
 /* wire_receive.c: hands what came to hca_wire_take(); true where something did. */
-bool wire_receive(struct hca *hca, const struct wire_port *port);
+bool wire_receive(struct hca *hca, struct wire_port *port);
 
 /* wire_groups.c: after its address; nothing is received any more. */
 void wire_groups_end(struct hca_wire *wire);
@@ -322,6 +323,11 @@ static inline bool wire_pace_holds(struct hca *hca, struct hca_qp *qp) {
 static inline void wire_pace_spend(struct hca *hca, struct hca_qp *qp) {
   qp->wired->congestion.sent += qp->wired->congestion.sent < WIRE_MOST_NOTED;
   if (wire_is_paced(hca, qp->wired)) wire_pace_charge(hca, qp);
+}
+
+/* Whether the function whose turn it is may send more; a turn always sends something. */
+static inline bool wire_has_credit(const struct hca *hca) {
+  return !hca->charged || hca->charged->credit > 0;
 }
 
 static inline uint32_t wire_packets(uint32_t bytes, uint32_t mtu) {

@@ -70,7 +70,7 @@ void wire_congestion_take(struct hca *hca, struct hca_wire *wire, const struct w
   if (!qp) return;
   struct wire_congestion *congestion = &qp->wired->congestion;
   const uint64_t now_ns = hca_now_ns();
-  wire_congestion_advance(congestion, now_ns);
+  hca_charge(hca, (uint64_t)WIRE_STEP_COST * wire_congestion_advance(congestion, now_ns));
   /* No notification point sends more of them, or more than it got packets: who does wants harm. */
   if (congestion->sent == 0 || congestion->next_cut_ns > now_ns + (BUNCH - 1) * NOTIFY_NS) {
     wire->counts.rp_cnp_ignored++;

@@ -25,7 +25,7 @@ int hca_wire_join(struct hca *hca, struct hca_wire *wire, const uint8_t *gid, in
   struct wire_group *group = calloc(1, sizeof *group);
   if (!group) return ENOMEM;
   memcpy(group->gid, gid, sizeof group->gid);
-  group->port = (struct wire_port){wire, fcntl(fd, F_DUPFD_CLOEXEC, 3), group->gid};
+  group->port = (struct wire_port){wire, fcntl(fd, F_DUPFD_CLOEXEC, 3), group->gid, 0};
   if (group->port.fd < 0) {
     const int error = errno;
     free(group);

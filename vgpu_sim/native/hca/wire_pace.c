@@ -120,6 +120,8 @@ bool wire_pace_asks(struct hca *hca, struct hca_qp *qp) {
   struct hca_wired *wired = qp->wired;
   struct wire_pace *pace = &wired->pace;
   if (pace->now_ns == 0) pace->now_ns = hca_now_ns();
+  hca_charge(hca, (uint64_t)WIRE_STEP_COST *
+                      wire_congestion_advance(&wired->congestion, pace->now_ns));
   if (hold(pace, wire_congestion_wait_ns(&wired->congestion, pace->now_ns))) return true;
   const unsigned number = wire_class_of(hca, qp);
   struct hca_bucket *ceiling = ceiling_of(hca, wired, number);

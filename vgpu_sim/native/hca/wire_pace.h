@@ -13,6 +13,7 @@
 enum wire_ecn { WIRE_ECN_NONE, WIRE_ECN_1, WIRE_ECN_0, WIRE_ECN_MARKED, WIRE_ECN_MASK = 3 };
 
 enum {
+  WIRE_STEP_COST = 32, /* work: a rate that is raised once */
   WIRE_MOST_NOTED = 256, /* packets that notifications may still come of */
   WIRE_CNP = 0x81, /* BTH opcode (IBTA annex A17) */
   WIRE_USUAL_TOS = WIRE_ECN_0, /* as sockets are opened: a packet with another one says so itself */
@@ -71,7 +72,8 @@ void wire_pace_charge(struct hca *hca, struct hca_qp *qp);
 
 /* wire_rate.c */
 /* Does what was to be done since the last time. */
-void wire_congestion_advance(struct wire_congestion *congestion, uint64_t now_ns);
+/* Returns how many steps that took. */
+unsigned wire_congestion_advance(struct wire_congestion *congestion, uint64_t now_ns);
 /* A notification came. */
 void wire_congestion_cut(struct wire_congestion *congestion, uint64_t now_ns);
 /* How long until a queue pair's own rate lets it send again, 0: not at all. */

@@ -6,7 +6,7 @@
 #include "wire.h"
 #include "wire_names.h"
 
-enum { RECEIVE_ROOM = 65536, RECEIVES = 32 };
+enum { RECEIVE_ROOM = 65536, RECEIVES = 32, LEAST_RECEIVES = 4 };
 
 /* The engine's thread alone receives. */
 static _Thread_local struct {
@@ -54,9 +54,18 @@ static bool is_marked(struct msghdr *header) {
   return false;
 }
 
-bool wire_receive(struct hca *hca, const struct wire_port *port) {
+/* As many messages as the last one's longest make a quantum. */
+static unsigned next_count(uint32_t longest) {
+  const unsigned count = longest ? HCA_QUANTUM / longest : RECEIVES;
+  if (count > RECEIVES) return RECEIVES;
+  return count < LEAST_RECEIVES ? LEAST_RECEIVES : count;
+}
+
+bool wire_receive(struct hca *hca, struct wire_port *port) {
   struct hca_wire *wire = port->wire;
-  for (unsigned i = 0; i < RECEIVES; i++) {
+  const unsigned at_once = port->at_once ? port->at_once : LEAST_RECEIVES;
+  uint32_t longest = 0;
+  for (unsigned i = 0; i < at_once; i++) {
     scratch.vectors[i] = (struct iovec){hca->wire_room + (size_t)i * RECEIVE_ROOM, RECEIVE_ROOM};
     scratch.messages[i].msg_hdr = (struct msghdr){.msg_name = &scratch.names[i],
                                                   .msg_namelen = sizeof scratch.names[i],
@@ -65,7 +74,8 @@ bool wire_receive(struct hca *hca, const struct wire_port *port) {
                                                   .msg_control = &scratch.controls[i],
                                                   .msg_controllen = sizeof scratch.controls[i]};
   }
-  const int count = recvmmsg(port->fd, scratch.messages, RECEIVES, MSG_DONTWAIT, NULL);
+  hca_charge(hca, HCA_CALL_COST);
+  const int count = recvmmsg(port->fd, scratch.messages, at_once, MSG_DONTWAIT, NULL);
   /* What is answered uses the same headers: what is needed of them is taken out first. */
   struct {
     uint32_t bytes, segment;
@@ -75,12 +85,14 @@ bool wire_receive(struct hca *hca, const struct wire_port *port) {
   for (int i = 0; i < count; i++) {
     struct msghdr *header = &scratch.messages[i].msg_hdr;
     came[i].bytes = scratch.messages[i].msg_len;
+    if (came[i].bytes > longest) longest = came[i].bytes;
     came[i].segment = segment_of(header, came[i].bytes);
     came[i].known = !(header->msg_flags & MSG_TRUNC) && source_of(&scratch.names[i], &came[i].path);
     memcpy(came[i].path.destination, port->destination, sizeof came[i].path.destination);
     came[i].path.destination_port = WIRE_PORT;
     came[i].path.marked = is_marked(header);
   }
+  if (count > 0) port->at_once = next_count(longest);
   for (int i = 0; i < count; i++) {
     const uint8_t *data = hca->wire_room + (size_t)i * RECEIVE_ROOM;
     if (!came[i].known) {
@@ -90,6 +102,7 @@ bool wire_receive(struct hca *hca, const struct wire_port *port) {
     /* Each part is a packet of its own, and judged as one. */
     for (uint32_t at = 0; at < came[i].bytes; at += came[i].segment) {
       const uint32_t left = came[i].bytes - at;
+      hca_charge(hca, HCA_PACKET_COST + (left < came[i].segment ? left : came[i].segment));
       hca_wire_take(hca, wire, &came[i].path, at / came[i].segment, data + at,
                     left < came[i].segment ? left : came[i].segment);
     }

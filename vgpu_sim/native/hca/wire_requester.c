@@ -295,7 +295,7 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   struct wire_requester *requester = &qp->wired->requester;
   uint32_t psns[WIRE_BATCH];
   unsigned made = 0;
-  while (made < WIRE_BATCH) {
+  while (made < WIRE_BATCH && (made == 0 || wire_has_credit(hca))) {
     if (wire_pace_holds(hca, qp)) break;
     psns[made] = requester->next_psn;
     const uint32_t packets = wire_make_next(hca, qp);
@@ -314,7 +314,7 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   /* Where nobody answers, what was sent is done. */
   if (wire_is_unreliable(qp) && made != unsent && !advance(hca, qp, requester->next_psn))
     return false;
-  if (unsent == 0) return made == WIRE_BATCH;
+  if (unsent == 0) return made == WIRE_BATCH || !wire_has_credit(hca);
   hca_wait_until(hca, qp, HCA_WAIT_WIRE, now_ns + FULL_PAUSE_NS);
   return false;
 }

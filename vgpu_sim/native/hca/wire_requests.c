@@ -18,6 +18,7 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     if (under_way && wire_request_at(requester, requester->head - 1)->status !=
                          TESSERA_VERBS_STATUS_SUCCESS)
       return;
+    hca_charge(hca, HCA_REQUEST_COST);
     struct wire_request *request = wire_request_at(requester, requester->head);
     qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
     qp->work.bytes = 0;

@@ -49,6 +49,7 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
       wired, batch->used, bytes, packet->opcode,
       wired->qp ? wire_tos(hca, wired->qp, packet->opcode) : wired->tos};
   batch->used += bytes;
+  hca_charge(hca, bytes + HCA_PACKET_COST);
 }
 
 /* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one opcode

@@ -17,9 +17,9 @@ unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own,
 bool wire_is_here(const struct hca *hca, const uint8_t *gid) {
   for (const struct hca_wire *wire = hca->wires; wire; wire = wire->next)
     if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return true;
-  for (const struct hca_client *client = hca->clients; client; client = client->next)
+  for (const struct hca_function *function = hca->functions; function; function = function->next)
     for (unsigned i = 0; i < TESSERA_HCA_GIDS; i++)
-      if (memcmp(client->gids[i], gid, sizeof client->gids[i]) == 0) return true;
+      if (memcmp(function->gids[i], gid, sizeof function->gids[i]) == 0) return true;
   return false;
 }
 

@@ -60,7 +60,7 @@ enum hca_step hca_refuse(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer
 enum hca_step hca_refuse_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
                                  uint32_t there, uint32_t here);
 enum hca_step hca_wait_for_peer(struct hca *hca, struct hca_qp *qp);
-enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer);
+enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
 /* How many requests lie in a ring; a head that makes no sense ends the queue pair. */
 uint32_t hca_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
                      uint32_t room);
@@ -118,9 +118,6 @@ void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
                           const struct hca_datagram *datagram);
 /* What one more receiver of a datagram or a frame takes of a turn, besides its bytes. */
 enum { HCA_RECEIVER_COST = 512 };
-static inline void hca_spend(uint64_t *budget, uint64_t bytes) {
-  *budget -= *budget < bytes ? *budget : bytes;
-}
 /* groups.c */
 bool hca_is_group(const uint8_t *gid);
 /* The member of a group after `last`; NULL: the first, or that there is none any more. */
@@ -140,8 +137,8 @@ bool hca_scatter_datagram(struct hca *hca, struct hca_qp *peer, const uint8_t *f
 /* datagram_send.c */
 /* Copies the request's data into the engine's own buffer, after the place of a header. */
 bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp);
-/* What is given to many takes of the turn's bytes what it is to each. */
-enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp, uint64_t *budget);
+/* What is given to many is charged for each of them. */
+enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp);
 
 /* frame.c: reads the headers of an Ethernet frame. False where it must not move: it is RoCE's, or
  * that cannot be told. */
@@ -151,6 +148,6 @@ bool hca_steers(const struct hca_steer *steer, const tessera_hca_frame_fields *f
 struct hca_qp *hca_steer_target(const struct hca_steer *steer,
                                 const tessera_hca_frame_fields *fields);
 /* raw.c */
-enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp, uint64_t *budget);
+enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp);
 
 #endif

@@ -1453,6 +1453,22 @@ _Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_
 _Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
 _Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
 
+typedef struct tessera_hca_work_counts {
+  uint64_t turns;
+  uint64_t cost;
+  uint64_t steps;
+  uint64_t most_turn;
+  uint64_t most_waited;
+  uint64_t most_pass;
+} tessera_hca_work_counts;
+_Static_assert(sizeof(tessera_hca_work_counts) == 48, "tessera_hca_work_counts");
+_Static_assert(offsetof(tessera_hca_work_counts, turns) == 0, "tessera_hca_work_counts.turns");
+_Static_assert(offsetof(tessera_hca_work_counts, cost) == 8, "tessera_hca_work_counts.cost");
+_Static_assert(offsetof(tessera_hca_work_counts, steps) == 16, "tessera_hca_work_counts.steps");
+_Static_assert(offsetof(tessera_hca_work_counts, most_turn) == 24, "tessera_hca_work_counts.most_turn");
+_Static_assert(offsetof(tessera_hca_work_counts, most_waited) == 32, "tessera_hca_work_counts.most_waited");
+_Static_assert(offsetof(tessera_hca_work_counts, most_pass) == 40, "tessera_hca_work_counts.most_pass");
+
 typedef struct tessera_hca_qos_class {
   uint64_t bytes_at_most;
   uint64_t bytes_at_least;
