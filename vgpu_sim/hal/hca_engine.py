@@ -229,9 +229,10 @@ class HcaWorkCounts(ctypes.Structure):
     """What the engine's work for one function has come to, in units of about a copied byte.
 
     ``cost`` is all of it, in so many ``turns``. ``steps`` are objects that were visited because a
-    program's page said so. ``most_turn`` is the most of one turn; ``most_waited`` the most work for others
-    between the moment that the engine knew of something to do and the turn that did it;
-    ``most_pass`` the most of any function's between two looks for what is to be done.
+    program's page said so. ``most_turn`` is the most of one turn; ``most_waited`` the most work
+    for others between the moment that the engine knew of something to do and the turn that did it;
+    ``most_pass`` the most for all between two looks for what is to be done. ``waiting`` queue pairs
+    wait for a time or for what comes earlier.
     """
 
     _fields_ = (
@@ -241,6 +242,7 @@ class HcaWorkCounts(ctypes.Structure):
         ("most_turn", c_uint64),
         ("most_waited", c_uint64),
         ("most_pass", c_uint64),
+        ("waiting", c_uint64),
     )
 
 

@@ -74,8 +74,10 @@ bool hca_function_grow(struct hca_function *function) {
 
 void hca_work_read(struct hca *hca, const uint8_t *gid, tessera_hca_work_counts *counts) {
   hca_enter(hca);
-  *counts = hca_function_of(hca, gid)->counts;
+  const struct hca_function *function = hca_function_of(hca, gid);
+  *counts = function->counts;
   counts->most_pass = hca->most_pass;
+  counts->waiting = function->timer_count;
   hca_leave(hca);
 }
 

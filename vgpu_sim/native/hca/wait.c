@@ -144,7 +144,7 @@ bool hca_has_woken(const struct hca *hca, const struct hca_function *function) {
   return function->first_posted || looks_again(hca, function);
 }
 
-static void visit(struct hca *hca, struct hca_function *function, struct hca_qp *qp) {
+static void visit(struct hca *hca, struct hca_qp *qp) {
   hca_charge(hca, HCA_STEP_COST);
   hca_enqueue(hca, qp);
 }
@@ -154,17 +154,19 @@ void hca_wake(struct hca *hca, struct hca_function *function, uint64_t now_ns) {
   while (hca_next_wake_ns(function) <= now_ns && function->credit > least) {
     struct hca_qp *qp = function->timers[0];
     clear_timer(function, qp); /* it goes on waiting, or not, in its turn */
-    visit(hca, function, qp);
+    visit(hca, qp);
   }
   least = function->credit - HCA_WALK_COST;
   while (function->first_posted && function->credit > least) {
     struct hca_srq *srq = function->first_posted;
-    for (; srq->wake_left && function->credit > least; srq->wake_left--) {
+    while (srq->wake_left && function->credit > least) {
       struct hca_qp *qp = srq->first_waiter;
+      const uint32_t left = srq->wake_left - 1;
       leave_waiters(qp); /* behind those that were not looked at */
       join_waiters(srq, qp);
+      srq->wake_left = left;
       function->counts.steps++;
-      visit(hca, function, qp);
+      visit(hca, qp);
     }
     if (srq->wake_left == 0) hca_srq_forget(srq);
   }
@@ -173,6 +175,6 @@ void hca_wake(struct hca *hca, struct hca_function *function, uint64_t now_ns) {
     struct hca_qp *qp = function->first_paced;
     leave_paced(function, qp);
     join_paced(hca, function, qp);
-    visit(hca, function, qp);
+    visit(hca, qp);
   }
 }

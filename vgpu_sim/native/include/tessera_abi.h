@@ -1460,14 +1460,16 @@ typedef struct tessera_hca_work_counts {
   uint64_t most_turn;
   uint64_t most_waited;
   uint64_t most_pass;
+  uint64_t waiting;
 } tessera_hca_work_counts;
-_Static_assert(sizeof(tessera_hca_work_counts) == 48, "tessera_hca_work_counts");
+_Static_assert(sizeof(tessera_hca_work_counts) == 56, "tessera_hca_work_counts");
 _Static_assert(offsetof(tessera_hca_work_counts, turns) == 0, "tessera_hca_work_counts.turns");
 _Static_assert(offsetof(tessera_hca_work_counts, cost) == 8, "tessera_hca_work_counts.cost");
 _Static_assert(offsetof(tessera_hca_work_counts, steps) == 16, "tessera_hca_work_counts.steps");
 _Static_assert(offsetof(tessera_hca_work_counts, most_turn) == 24, "tessera_hca_work_counts.most_turn");
 _Static_assert(offsetof(tessera_hca_work_counts, most_waited) == 32, "tessera_hca_work_counts.most_waited");
 _Static_assert(offsetof(tessera_hca_work_counts, most_pass) == 40, "tessera_hca_work_counts.most_pass");
+_Static_assert(offsetof(tessera_hca_work_counts, waiting) == 48, "tessera_hca_work_counts.waiting");
 
 typedef struct tessera_hca_qos_class {
   uint64_t bytes_at_most;

@@ -1,0 +1,224 @@
+"""However much one function asks for, others wait for a bounded amount of work.
+
+Nothing here depends on a clock: the engine counts units of work, of about a copied byte.
+"""
+
+import os
+import random
+import time
+
+import hca_load
+import hca_rig
+import pytest
+from hca_load import PASS, TURN, Attacker, Load, mutated, suffered
+from hca_rig import BASE, Client, Pair, Srq, until
+
+from vgpu_sim.hal import hca_objects
+from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus
+from vgpu_sim.hcad.numbers import Numbers
+
+SEARCHES = int(os.environ.get("HCA_LOAD_SEARCHES", "12"))
+"""How many loads are tried; thousands find more."""
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+LOADS = {
+    "one large message on each of many queue pairs": Load(2, 100, 1, 1 << 26),
+    "many small ones": Load(2, 100, 16, 8),
+    "long lists in regions of many pieces": Load(1, 50, 16, 1 << 16, 16, 128),
+    "waiting for shared receive queues": Load(2, 0, waiting=200, shared=50, storms=4),
+    "all completion queues armed": Load(2, 0, armed=200, storms=4),
+    "all bits of pages, for nothing": Load(4, 200, 0, storms=20),
+    "a long receive queue flushed": Load(1, 0, flushed=4096),
+}
+
+
+@pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
+def test_a_neighbour_waits_for_two_turns_at_most(engine, load):
+    counts = suffered(engine, load)
+    assert counts.most_waited <= TURN
+    assert counts.most_pass <= PASS
+
+
+def test_no_load_that_a_search_finds_keeps_a_neighbour_waiting_longer(engine):
+    """The search climbs: it goes on from the load under which the neighbour waited longest."""
+    seed = os.environ.get("HCA_LOAD_SEED", "1")
+    choose = random.Random(seed)
+    worst, load = 0, Load()
+    for _ in range(SEARCHES):
+        tried = mutated(load, choose)
+        counts = suffered(engine, tried, 3)
+        assert counts.most_waited <= TURN, (seed, tried)
+        assert counts.most_pass <= PASS, (seed, tried)
+        if counts.most_waited + counts.most_pass >= worst:
+            worst, load = counts.most_waited + counts.most_pass, tried
+
+
+@pytest.mark.parametrize("programs", [1, 3])
+@pytest.mark.parametrize("queue_pairs", [1, 100])
+def test_a_function_has_one_share_however_many_queue_pairs_it_has(engine, programs, queue_pairs):
+    size, neighbour = 16 << 20, Pair(engine)
+    source, target = neighbour.a.region(size), neighbour.b.region(size)
+    attacker = Attacker(engine, Load(programs, queue_pairs, 1, 1 << 30, pieces=128))
+    engine.hold()
+    attacker.attack()
+    neighbour.qa.send(
+        Op.RDMA_WRITE, [(BASE, size, source.key)], remote_address=BASE, remote_key=target.key
+    )
+    engine.restart_work()
+    engine.release()
+    assert neighbour.a_send.poll().status == 0
+    counts = engine.work_of(neighbour.a.gid)
+    assert counts.turns <= size // hca_load.QUANTUM + 3
+    assert counts.most_waited <= TURN
+    attacker.close()
+    neighbour.close()
+
+
+def _steps_of_receives(engine, counts: tuple[int, int], posted: tuple[int, int]) -> int:
+    """Have requesters wait for two shared receive queues; return how many steps receives take.
+
+    A requester looks again by itself after 655 ms: where that was too short, all begins anew.
+    """
+    while True:
+        client = Client(engine, Numbers(), 20)
+        cq, srqs, waiting = client.cq(4096), [], []
+        for count in counts:
+            srqs.append(Srq(client, 1024))
+            waiting += [client.qp(cq, cq, srq=srqs[-1].handle) for _ in range(count)]
+        for qp in waiting:
+            qp.connect(qp, min_rnr_timer=0, rnr_retry=7)
+        engine.restart_work()
+        started = time.monotonic()
+        for qp in waiting:
+            qp.send(Op.SEND, flags=0)
+        assert until(lambda: engine.work_of(client.gid).waiting == len(waiting))
+        engine.hold()
+        engine.restart_work()
+        for srq, receives in zip(srqs, posted, strict=True):
+            for _ in range(receives):
+                srq.receive()
+            srq.ring()
+        engine.release()
+        assert set(cq.statuses(sum(posted))) == {0}
+        counted = engine.work_of(client.gid)
+        client.objects.close()
+        if time.monotonic() - started < 0.5:
+            assert counted.most_turn <= TURN
+            return counted.steps
+
+
+def test_a_shared_receive_queue_wakes_those_that_wait_for_it_and_no_others(engine):
+    # Both queues' bits, and one requester: the other queue is empty.
+    assert _steps_of_receives(engine, (200, 1), (0, 1)) == 3
+
+
+def test_every_requester_of_a_shared_receive_queue_goes_on(engine):
+    """One doorbell is for more of them than a turn looks at."""
+    assert _steps_of_receives(engine, (600, 0), (600, 0)) == 602
+
+
+def test_a_requester_forgets_a_shared_receive_queue_that_goes(engine):
+    client = Client(engine, Numbers(), 20)
+    cq = client.cq(4096)
+    srqs = [Srq(client) for _ in range(2)]
+    waiting, receivers = [], []
+    for place in range(200):
+        sender = client.qp(cq, cq)
+        receiver = client.qp(cq, cq, srq=srqs[place % 2].handle)
+        sender.connect(receiver, min_rnr_timer=0, rnr_retry=7)
+        receiver.connect(sender, min_rnr_timer=0, rnr_retry=7)
+        sender.send(Op.SEND)
+        waiting.append(sender)
+        receivers.append(receiver)
+    assert until(lambda: engine.work_of(client.gid).waiting == 200)
+    for receiver in receivers[::2]:
+        client.objects.destroy_qp(receiver.number)
+    client.objects.destroy_srq(srqs[0].handle)
+    srqs[1].receive()
+    assert cq.poll().status == 0
+    for sender in waiting:
+        client.objects.destroy_qp(sender.number)
+    client.objects.close()
+
+
+def test_all_bits_are_seen_though_a_turn_takes_some(engine):
+    client = Client(engine, Numbers(), 20)
+    cq = client.cq(4096)
+    pairs = [client.qp(cq, cq, depth=1) for _ in range(1000)]
+    for qp in pairs:
+        qp.connect(qp)
+    engine.hold()
+    for qp in pairs:
+        qp.send(Op.RDMA_WRITE)
+    engine.restart_work()
+    engine.release()
+    assert set(cq.statuses(1000)) == {0}
+    counts = engine.work_of(client.gid)
+    assert counts.steps == 1000
+    assert counts.most_turn <= TURN
+    assert counts.turns >= 1000 * 256 // TURN
+    client.objects.close()
+
+
+def test_every_armed_queue_is_notified_of_though_a_turn_notifies_some(engine):
+    client = Client(engine, Numbers(), 20)
+    armed = []
+    for _ in range(300):
+        channel, end = client.objects.create_channel()
+        armed.append((client.cq(1, channel.handle), end))
+    for cq, _ in armed:
+        qp = client.qp(cq, cq)
+        qp.connect(qp)
+        qp.send(Op.RDMA_WRITE)
+        assert until(lambda cq=cq: cq.page.head == 1)
+    engine.hold()
+    for cq, _ in armed:
+        cq.page.armed = 1
+    client.page.armed = 1
+    os.write(client.objects.doorbell_fd, b"x")
+    engine.restart_work()
+    engine.release()
+    for cq, end in armed:
+        assert os.read(end, 8) == b"\0"
+        assert cq.page.events == 1
+        os.close(end)
+    counts = engine.work_of(client.gid)
+    assert counts.steps <= 2 * 300
+    assert counts.most_turn <= TURN
+    client.objects.close()
+
+
+def test_a_long_queue_is_flushed_in_many_turns_and_in_its_order(engine):
+    client = Client(engine, Numbers(), 20)
+    cq, other = client.cq(16384), client.cq(16384)
+    qp = client.qp(other, cq, depth=8192)
+    qp.connect(qp)
+    for _ in range(8192):
+        qp.receive()
+    engine.restart_work()
+    qp.modify(1, state=VerbsState.ERR)
+    done = [cq.poll() for _ in range(8192)]
+    assert {entry.status for entry in done} == {VerbsStatus.WR_FLUSH_ERR}
+    assert [entry.id for entry in done] == list(range(8192))
+    assert engine.work_of(client.gid).most_turn <= TURN
+    client.objects.close()
+
+
+def test_a_long_completion_queue_is_resized_with_all_its_entries(engine):
+    client = Client(engine, Numbers(), 20)
+    cq = client.cq(4096)
+    qp = client.qp(cq, cq, depth=4096)
+    qp.connect(qp)
+    for _ in range(3000):
+        qp.send(Op.RDMA_WRITE)
+    assert until(lambda: cq.page.head == 3000)
+    made, fd = client.objects.resize_cq(hca_objects.HcaCqResize(cq.handle, 8192))
+    larger = type(cq)(made, fd)
+    assert [larger.poll().id for _ in range(3000)] == list(range(3000))
+    client.objects.close()
