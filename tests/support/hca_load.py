@@ -63,8 +63,8 @@ def mutated(load: Load, choose: random.Random) -> Load:
 class Attacker:
     """All programs of one function, whose address is ``index``."""
 
-    def __init__(self, engine: Engine, load: Load, index: int = 20) -> None:
-        numbers, self.load = Numbers(), load
+    def __init__(self, engine: Engine, load: Load, numbers: Numbers, index: int = 20) -> None:
+        self.load = load
         self.clients = [Client(engine, numbers, index) for _ in range(load.clients)]
         self.pairs: list[tuple[Qp, int]] = []
         self.shared: list[tuple[Srq, int]] = []
@@ -157,7 +157,7 @@ def _pieces(client: Client, size: int, count: int) -> int:
 def suffered(engine: Engine, load: Load, writes: int = 8) -> HcaWorkCounts:
     """Carry out a load beside a neighbour that writes 8 bytes now and then; return its counts."""
     neighbour = Pair(engine, first=2)
-    attacker = Attacker(engine, load)
+    attacker = Attacker(engine, load, neighbour.numbers)
     engine.restart_work()
     for _ in range(writes):
         attacker.attack()
@@ -166,7 +166,8 @@ def suffered(engine: Engine, load: Load, writes: int = 8) -> HcaWorkCounts:
             remote_address=BASE,
             remote_key=neighbour.there.key,
         )
-        assert neighbour.a_send.poll().status == 0
+        status = neighbour.a_send.poll().status
+        assert status == 0, (status, neighbour.qb.state, neighbour.b.events())
     counts = engine.work_of(neighbour.a.gid)
     attacker.close()
     neighbour.close()

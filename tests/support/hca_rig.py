@@ -352,7 +352,7 @@ class Pair:
         kind: VerbsQpType = VerbsQpType.RC,
         **attributes: int,
     ) -> None:
-        numbers = Numbers()
+        self.numbers = numbers = Numbers()
         self.a, self.b = (Client(engine, numbers, first + i, enforcer) for i in (0, 1))
         self.a_send, self.a_recv, self.b_send, self.b_recv = (
             client.cq() for client in (self.a, self.a, self.b, self.b)

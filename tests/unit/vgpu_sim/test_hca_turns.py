@@ -64,7 +64,9 @@ def test_no_load_that_a_search_finds_keeps_a_neighbour_waiting_longer(engine):
 def test_a_function_has_one_share_however_many_queue_pairs_it_has(engine, programs, queue_pairs):
     size, neighbour = 16 << 20, Pair(engine)
     source, target = neighbour.a.region(size), neighbour.b.region(size)
-    attacker = Attacker(engine, Load(programs, queue_pairs, 1, 1 << 30, pieces=128))
+    attacker = Attacker(
+        engine, Load(programs, queue_pairs, 1, 1 << 30, pieces=128), neighbour.numbers
+    )
     engine.hold()
     attacker.attack()
     neighbour.qa.send(

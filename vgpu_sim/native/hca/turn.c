@@ -121,8 +121,10 @@ static bool flush_receives(struct hca *hca, struct hca_qp *qp, int64_t end) {
   return false;
 }
 
-/* A requester that waits for a receive request of `qp` may go on now. */
+/* A requester that waits for a receive request of `qp` may go on if there is one. Those that wait for a
+ * shared queue's are queued by hca_wake(); one that is its own peer must not wake itself for ever. */
 static void wake_requester(struct hca *hca, struct hca_qp *qp) {
+  if (qp->srq || __atomic_load_n(&qp->page->recv_head, __ATOMIC_ACQUIRE) == qp->recv_tail) return;
   struct hca_qp *requester = hca_table_get(&hca->qps, qp->attributes.dest_qpn);
   if (requester && requester->waiting == HCA_WAIT_RECEIVE && hca_peer(hca, requester) == qp)
     hca_enqueue(hca, requester);
