@@ -29,6 +29,7 @@ from vgpu_sim.hcad.objects import Objects
 
 ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 PIECE, PIECES, MESSAGE = 8 << 20, 128, 1 << 30
+SHIFT = 1 << 20  # bytes that a message moves on by: memory that is copied to itself costs nothing
 QPS, PROGRAMS = 1800, 4
 SRQS_OF_A_PROGRAM = 256
 EVERY_BIT = (1 << 64) - 1
@@ -100,12 +101,14 @@ class _QueuePair:
             self.owner.objects.modify_qp(hca.HcaQpModify(self.number, Mask.STATE | mask, wanted))
         return self
 
-    def post(self, opcode: int, key: int, size: int, signaled: bool = False) -> None:
+    def post(
+        self, opcode: int, key: int, size: int, signaled: bool = False, remote: int = 0
+    ) -> None:
         """Lay a request into the ring; nothing is rung."""
         slot = self.slots[self.page.send_head % len(self.slots)]
         slot.opcode, slot.sge_count, slot.flags = opcode, int(size > 0), 2 if signaled else 0
         slot.payload.sges[0] = hca.HcaSge(0, size, self.owner.key)
-        slot.remote_address, slot.remote_key = 0, key
+        slot.remote_address, slot.remote_key = remote, key
         self.page.send_head += 1
         self.owner.page.dirty[self.index // 64] |= 1 << self.index % 64
 
@@ -140,7 +143,7 @@ def _large(engine: Engine, numbers: Numbers) -> Callable[[], None]:
     def again() -> None:
         for qp in attack.qps:
             if qp.page.send_head == qp.page.send_tail:
-                qp.post(VerbsOpcode.RDMA_WRITE, qp.owner.key, MESSAGE)
+                qp.post(VerbsOpcode.RDMA_WRITE, qp.owner.key, MESSAGE - SHIFT, remote=SHIFT)
         attack.programs[0].ring()
 
     return again
@@ -238,7 +241,6 @@ def _attacker(make: Callable[[Engine, Numbers], Callable[[], None]], engine: Eng
     child = os.fork()
     if child:
         return child
-    os.nice(0)
     while os.getppid() != 1:
         again()
         time.sleep(0.0002)
