@@ -10,6 +10,7 @@ import time
 import hca_load
 import hca_rig
 import pytest
+import wire_rig
 from hca_load import PASS, TURN, Attacker, Load, mutated, suffered
 from hca_rig import BASE, Client, Pair, Srq, until
 
@@ -76,10 +77,55 @@ def test_a_function_has_one_share_however_many_queue_pairs_it_has(engine, progra
     engine.release()
     assert neighbour.a_send.poll().status == 0
     counts = engine.work_of(neighbour.a.gid)
-    assert counts.turns <= size // hca_load.QUANTUM + 3
+    assert size // hca_load.QUANTUM <= counts.turns <= size // hca_load.QUANTUM + 3
+    assert counts.cost >= size
     assert counts.most_waited <= TURN
     attacker.close()
     neighbour.close()
+
+
+def test_bytes_are_charged_to_the_requester_and_on_a_wire_to_both_ends(engines):
+    size = 1 << 16
+    pair = Pair(engines[0])
+    source, target = pair.a.region(size), pair.b.region(size)
+    engines[0].restart_work()
+    pair.qa.send(
+        Op.RDMA_WRITE, [(BASE, size, source.key)], remote_address=BASE, remote_key=target.key
+    )
+    assert pair.a_send.poll().status == 0
+    assert size <= engines[0].work_of(pair.a.gid).cost < 2 * size
+    assert engines[0].work_of(pair.b.gid).cost < size // 4
+    pair.close()
+    with wire_rig.ends(*engines) as wired:
+        for engine in engines:
+            engine.restart_work()
+        wired.a.qp.send(
+            *(Op.RDMA_WRITE, [(BASE, size, wired.here.key)]),
+            remote_address=BASE,
+            remote_key=wired.there.key,
+        )
+        assert wired.a.send_cq.poll().status == 0
+        for engine, end in zip(engines, (wired.a, wired.b), strict=True):
+            assert engine.work_of(end.client.gid).cost >= size
+
+
+@pytest.mark.parametrize("receives", [True, False])
+def test_requests_that_move_nothing_are_charged_too(engine, receives):
+    client = Client(engine, Numbers(), 20)
+    cq = client.cq(1024)
+    qp = client.qp(cq, cq, depth=512)
+    qp.connect(qp)
+    engine.restart_work()
+    for _ in range(512):
+        if receives:
+            qp.receive()
+        else:
+            qp.send(Op.RDMA_WRITE)
+    if receives:
+        qp.modify(1, state=VerbsState.ERR)
+    cq.statuses(512)
+    assert engine.work_of(client.gid).cost >= 512 * 1024
+    client.objects.close()
 
 
 def _has_nothing_to_do(engine, client: Client) -> None:
