@@ -295,9 +295,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", type=Path, default=LIBRARY_PATH)
     parser.add_argument("--seconds", type=float, default=3.0)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     print(machine(), flush=True)
-    section = measure(asked.library, asked.seconds)
+    section = measure(options.library, options.seconds)
     print(table([section]))
     return int(any(row.verdict == "MISSED" for row in section.rows))
 

@@ -50,7 +50,7 @@ def test_a_completion_queue_takes_as_many_as_it_has_and_no_more(engine, entries)
 
 
 def test_a_pause_saves_up_a_burst_and_no_more(engine):
-    """At 1,000 operations a second 190 of 200 wait, however long nothing was asked for."""
+    """At 1,000 operations a second 190 of 200 wait, however long nothing was requested."""
     pair = Pair(engine)
     flow, limit = engine.add_flow(), engine.add_limit(0, 0, 1000, 10)
     engine.limit_flow(flow, [limit])

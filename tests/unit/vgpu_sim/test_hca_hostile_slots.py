@@ -142,7 +142,7 @@ def way(request, engines):
 
 
 def _is_refused(way: Way, status: Status) -> None:
-    """See that a receive was not used: by its status, or where nothing is told by silence."""
+    """See that a receive was not used: by its status, or on an unreliable connection by silence."""
     if way.receiver.kind == Type.UC:
         # Nothing is completed and nothing ends; the state is read when the engine is done with it.
         assert way.send() == Status.SUCCESS

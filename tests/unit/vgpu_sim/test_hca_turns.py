@@ -1,4 +1,4 @@
-"""However much one function asks for, others wait for a bounded amount of work.
+"""However much one function requests, others wait for a bounded amount of work.
 
 Nothing here depends on a clock: the engine counts units of work, of about a copied byte.
 """
@@ -275,4 +275,19 @@ def test_a_long_completion_queue_is_resized_with_all_its_entries(engine):
     made, fd = client.objects.resize_cq(hca_objects.HcaCqResize(cq.handle, 8192))
     larger = type(cq)(made, fd)
     assert [larger.poll().id for _ in range(3000)] == list(range(3000))
+    client.objects.close()
+
+
+def test_the_shortest_pause_ends_first_whatever_began_before(engine):
+    """Seven wait for 655 ms, then one for 10 us."""
+    client = Client(engine, Numbers(), 20)
+    cq = client.cq()
+    pairs = [client.qp(cq, cq) for _ in range(8)]
+    for place, qp in enumerate(pairs):
+        qp.connect(qp, min_rnr_timer=int(place == 7), rnr_retry=1, timeout=0)
+    engine.hold()
+    for qp in pairs:
+        qp.send(Op.SEND)
+    engine.release()
+    assert cq.poll().qpn == pairs[7].number
     client.objects.close()
