@@ -7,20 +7,19 @@ number of different pods, not with pods times policies.
 """
 
 import gc
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 
-from rdma import excess
-from rdma.bits import numbers
+from rdma import budget, excess
+from rdma.bits import numbers, of_numbers
+from rdma.budget import Charge
+from rdma.compiled import NO_PLACE, CompiledPolicy, CompiledRule, isolation
 from rdma.errors import PolicyError
-from rdma.excess import is_too_much
 from rdma.objects import NAMESPACE_NAME_LABEL, NamespaceFacts, Network, PodFacts, Policy
 from rdma.partitions import DEFAULT, Partitions
 from rdma.pkeys import Place, in_order
 from rdma.population import Change, Population
 from rdma.tables import (
-    MAX_POLICIES_OF_A_POD,
     NOBODY,
     Direction,
     Endpoint,
@@ -30,26 +29,12 @@ from rdma.tables import (
     QosClass,
     Rule,
 )
-from rdma.terms import Matches, Term, Terms
+from rdma.terms import Term, Terms
 from rdma.verbs import NONE
 
 EMPTY_PLACE = Rule("", Direction.INGRESS, 0, NONE, 0)
 _NOBODY = Identity(NOBODY, Isolation(), Isolation())
-
-
-@dataclass(slots=True)
-class _Compiled:
-    """A policy with the sets that it asks for and the places of its rules."""
-
-    policy: Policy
-    subject: Matches
-    rules: tuple[tuple[Direction, int, tuple[Matches, ...] | None], ...]
-    places: tuple[int, ...]
-    fresh: bool = True
-
-    def matches(self) -> list[Matches]:
-        """Return every set that it uses, as often as it does."""
-        return [self.subject, *(one for _, _, peers in self.rules for one in peers or ())]
+_Selecting = tuple[CompiledPolicy, ...]
 
 
 class Compiler:
@@ -66,8 +51,10 @@ class Compiler:
         self._partitions = Partitions(self._terms, given or {})
         self._namespaces: dict[str, dict[str, str]] = {}
         self._networks: dict[str, Network] = {}
-        self._policies: dict[str, _Compiled] = {}
-        self._in_namespace: dict[str, dict[str, _Compiled]] = defaultdict(dict)
+        self._policies: dict[str, CompiledPolicy] = {}
+        self._in_namespace: dict[str, dict[str, CompiledPolicy]] = {}
+        self._selecting: dict[int, _Selecting] = {}
+        self._copies: dict[str, Counter[CompiledPolicy]] = {}
         self._other_namespaces = False
         self._other_networks = False
         self._other_policies = False
@@ -117,19 +104,18 @@ class Compiler:
         if before is not None and before.policy == policy:
             return
         subject = self._terms.acquire(Term(policy.namespace, None, policy.pod_selector))
-        rules = []
+        asked = []
         for direction in Direction:
             for index, rule in enumerate(policy.rules(direction)):
                 terms = [
                     Term.of_peer(peer, policy.namespace) for peer in rule.peers if not peer.block
                 ]
                 peers = tuple(map(self._terms.acquire, terms)) if rule.peers else None
-                rules.append((direction, index, peers))
+                asked.append((direction, index, peers))
         self.delete_policy(policy.key)  # afterwards: what both ask for is not worked out anew
-        places = tuple(self._place() for _ in rules)
-        compiled = _Compiled(policy, subject, tuple(rules), places)
+        compiled = CompiledPolicy(policy, subject, tuple(CompiledRule(*one) for one in asked))
         self._policies[policy.key] = compiled
-        self._in_namespace[policy.namespace][policy.key] = compiled
+        self._in_namespace.setdefault(policy.namespace, {})[policy.key] = compiled
         self._other_policies = True
 
     def delete_policy(self, key: str) -> None:
@@ -137,11 +123,13 @@ class Compiler:
         compiled = self._policies.pop(key, None)
         if compiled is None:
             return
-        del self._in_namespace[compiled.policy.namespace][key]
+        beside = self._in_namespace[compiled.policy.namespace]
+        del beside[key]
+        if not beside:
+            del self._in_namespace[compiled.policy.namespace]
         self._dirty |= compiled.subject.bits
-        for place in compiled.places:
-            self._rules[place] = EMPTY_PLACE
-        self._vacated += compiled.places
+        for rule in compiled.rules:
+            self._vacate(rule)
         self._terms.release(compiled.matches())
         self._other_policies = True
 
@@ -198,6 +186,8 @@ class Compiler:
                     )
         for key, compiled in self._policies.items():
             found["RDMANetworkPolicy", key] += self._unknown_names(compiled.policy)
+            if compiled.refusal is not None:
+                found["RDMANetworkPolicy", key].append(compiled.refusal.error())
         for namespace in self._in_namespace.values():
             for key, error in excess.problems(list(namespace.values())):
                 found["RDMANetworkPolicy", key].append(error)
@@ -226,6 +216,15 @@ class Compiler:
             return self._vacated.pop()
         self._rules.append(EMPTY_PLACE)
         return len(self._rules) - 1
+
+    def _vacate(self, rule: CompiledRule) -> bool:
+        """Take a rule out of the tables; return whether it was there."""
+        if rule.place == NO_PLACE:
+            return False
+        self._rules[rule.place] = EMPTY_PLACE
+        self._vacated.append(rule.place)
+        rule.place = NO_PLACE
+        return True
 
     def _settle(self) -> None:
         """Work off what has been put in and taken out since the last time."""
@@ -258,9 +257,12 @@ class Compiler:
         self._terms.settle(touched, self._namespaces, other, None)
         members = self._partitions.settle()
         self._terms.settle(touched, self._namespaces, other, self._partitions)
-        other_rules |= self._settle_rules()
+        self._note_moves()
         dirty = -1 if self._other_networks else self._dirty | change.born | members
-        other_identities = self._settle_identities(dirty, change)
+        todo = self._select(dirty, change)
+        todo |= self._keep_budgets()
+        other_rules |= self._settle_rules()
+        other_identities = self._settle_identities(todo, change)
         self._dirty = 0
         self._share(other_rules, other_identities, change.endpoints)
 
@@ -273,97 +275,90 @@ class Compiler:
         )
         self.revision += 1
 
-    def _settle_rules(self) -> bool:
-        """Make rules anew whose policy is new or whose peers differ; note who is selected anew."""
-        other = False
+    def _note_moves(self) -> None:
+        """Note who is selected anew, and rules whose peers differ."""
         for compiled in self._policies.values():
-            fresh, compiled.fresh = compiled.fresh, False
+            fresh, compiled.is_fresh = compiled.is_fresh, False
             self._dirty |= compiled.subject.bits if fresh else compiled.subject.moved
-            for at, (direction, index, peers) in enumerate(compiled.rules):
-                if fresh or (peers and any(matches.moved for matches in peers)):
-                    place = compiled.places[at]
-                    self._rules[place] = _rule(compiled.policy, direction, index, peers)
-                    other = True
-        return other
+            for rule in compiled.rules:
+                rule.note_moves()
 
-    def _settle_identities(self, dirty: int, change: Change) -> bool:
-        """Say anew what is known of identities: who isolates them, and where they are members."""
+    def _select(self, dirty: int, change: Change) -> int:
+        """Work out which policies select identities; return those that there are."""
         for number in numbers(change.gone):
-            self._identities.pop(number, None)
+            self._selecting.pop(number, None)
         namespace_of = self._population.namespace_of
         chosen = range(len(namespace_of)) if dirty < 0 else numbers(dirty)
         todo = [number for number in chosen if namespace_of[number]]
+        alive = of_numbers(todo) if todo else 0
+        selecting: dict[int, list[CompiledPolicy]] = {number: [] for number in todo}
+        namespaces = {namespace_of[number] for number in todo}
+        for namespace in namespaces:
+            for _, compiled in sorted(self._in_namespace.get(namespace, {}).items()):
+                for number in numbers(compiled.subject.bits & alive):
+                    selecting[number].append(compiled)
+        for number, policies in selecting.items():
+            self._selecting[number] = tuple(policies)
+        for namespace in namespaces | change.namespaces:
+            there = self._population.in_namespace.get(namespace, 0)
+            different = {self._selecting[number] for number in numbers(there)}
+            self._copies[namespace] = Counter(one for policies in different for one in policies)
+            if not there:
+                del self._copies[namespace]
+        return alive
+
+    def _keep_budgets(self) -> int:
+        """Refuse policies that take too much; return identities for which that is new."""
+        kinds = self._population.kinds
+        charges: dict[str, list[Charge]] = {}
+        for namespace, there in self._in_namespace.items():
+            policies, copies = tuple(there.values()), self._copies.get(namespace, Counter())
+            crowded = excess.crowded(policies)
+            listed = charges[namespace] = []
+            for one in policies:
+                one.use(crowded)
+                if one.subject.bits:
+                    size = one.size(kinds, copies[one])
+                    listed.append(Charge(one.policy.key, one.policy.created, size))
+        refused, other = budget.choose(charges), 0
+        for key, compiled in self._policies.items():
+            refusal = refused.get(key)
+            if (refusal is None) is not (compiled.refusal is None):
+                other |= compiled.subject.bits
+            compiled.refusal = refusal
+        return other
+
+    def _settle_rules(self) -> bool:
+        """Put used rules into their places, anew where their peers differ; others leave."""
+        other = False
+        for compiled in self._policies.values():
+            for rule in compiled.rules:
+                if compiled.refusal is not None or not rule.is_used:
+                    other |= self._vacate(rule)
+                    continue
+                if rule.place == NO_PLACE:
+                    rule.place, rule.is_other = self._place(), True
+                if rule.is_other:
+                    self._rules[rule.place] = rule.made(compiled.policy)
+                    rule.is_other, other = False, True
+        return other
+
+    def _settle_identities(self, todo: int, change: Change) -> bool:
+        """Say anew what is known of identities: who isolates them, and where they are members."""
+        for number in numbers(change.gone):
+            self._identities.pop(number, None)
         if not todo:
             return bool(change.gone)
-        alive = dirty if dirty >= 0 else (1 << max(todo) + 1) - 1
-        selecting: dict[int, tuple[_Compiled, ...]] = {}
-        for namespace in {namespace_of[number] for number in todo}:
-            for key in sorted(self._in_namespace.get(namespace, ())):
-                compiled = self._in_namespace[namespace][key]
-                for number in numbers(compiled.subject.bits & alive):
-                    selecting[number] = (*selecting.get(number, ()), compiled)
-        memberships = self._partitions.tables(alive)
-        isolations: dict[tuple[int, ...], tuple[Isolation | None, Isolation | None]] = {}
-        for number in todo:
-            policies = selecting.get(number, ())
-            same = tuple(map(id, policies))
-            pair = isolations.get(same)
+        memberships = self._partitions.tables(todo)
+        isolations: dict[_Selecting, tuple[Isolation | None, Isolation | None]] = {}
+        for number in numbers(todo):
+            policies = self._selecting[number]
+            pair = isolations.get(policies)
             if pair is None:
-                pair = isolations[same] = (
-                    _isolation(policies, Direction.INGRESS),
-                    _isolation(policies, Direction.EGRESS),
+                pair = isolations[policies] = (
+                    isolation(policies, Direction.INGRESS),
+                    isolation(policies, Direction.EGRESS),
                 )
-            ingress, egress = pair
             keys = memberships.get(number, DEFAULT)
-            self._identities[number] = Identity(number, ingress, egress, keys)
+            self._identities[number] = Identity(number, *pair, keys)
         return True
-
-
-def _rule(
-    policy: Policy, direction: Direction, index: int, peers: Sequence[Matches] | None
-) -> Rule:
-    said = policy.rules(direction)[index]
-    bits: int | None = None
-    if peers is not None:
-        bits = 0
-        for matches in peers:
-            bits |= matches.bits
-    return Rule(
-        policy.key,
-        direction,
-        index,
-        said.verbs,
-        bits,
-        tuple(peer.block for peer in said.peers if peer.block is not None),
-        said.ports,
-        said.memory,
-        said.limits,
-        said.qos_class,
-    )
-
-
-def _isolation(policies: Sequence[_Compiled], direction: Direction) -> Isolation | None:
-    """Return what a direction of whom these policies select is, by the union of their rules."""
-    isolating = [one for one in policies if direction in one.policy.types]
-    if not isolating:
-        return None
-    places: dict[bool, list[int]] = {False: [], True: []}
-    names: dict[bool, list[str]] = {False: [], True: []}
-    for one in isolating:
-        audit = one.policy.audit
-        names[audit].append(one.policy.key)
-        for place, rule in zip(one.places, one.rules, strict=True):
-            if rule[0] is direction:
-                places[audit].append(place)
-    for audit in (False, True):
-        if is_too_much(len(names[audit]), len(places[audit])):
-            places[audit].clear()  # what nobody can judge in time allows nothing
-            del names[audit][MAX_POLICIES_OF_A_POD:]
-    return Isolation(
-        rules=tuple(places[False]),
-        enforced=bool(names[False]),
-        audited=bool(names[True]),
-        audited_rules=tuple(places[True]),
-        policies=tuple(names[False]),
-        audited_policies=tuple(names[True]),
-    )

@@ -2,6 +2,7 @@
 
 RdmaError
 ├── PolicyError   an object that cannot be compiled; names its field and the remedy
+│   └── OverBudgetError   a policy for which its namespace has no room left in the tables
 └── TablesError   a document of tables that cannot be read; the tables in force stay
 """
 
@@ -18,6 +19,10 @@ class PolicyError(RdmaError):
         self.problem = problem
         self.remedy = remedy
         super().__init__(f"{field}: {problem}; {remedy}")
+
+
+class OverBudgetError(PolicyError):
+    """A policy that says what could be enforced if its namespace's policies were smaller."""
 
 
 class TablesError(RdmaError):

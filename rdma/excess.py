@@ -28,23 +28,44 @@ def is_too_much(policies: int, rules: int) -> bool:
     return policies > MAX_POLICIES_OF_A_POD or rules > MAX_RULES_OF_A_POD
 
 
-def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]:
-    """Yield the policies of one namespace that have a part in too many, and what is wrong."""
+def crowded(policies: Sequence[Selecting]) -> dict[tuple[Direction, bool], int]:
+    """Return the identities of one namespace that too many policies or rules select.
+
+    By direction, and whether the policies only audit; those that concern none are left out.
+    """
+    whole = sum(len(one.policy.ingress) + len(one.policy.egress) for one in policies)
+    if not is_too_much(len(policies), whole):
+        return {}  # whomever they select
+    found = {}
     for direction in Direction:
         for audit in (False, True):
-            chosen = [
-                one
-                for one in policies
-                if one.policy.audit is audit and direction in one.policy.types
-            ]
-            yield from _problems(chosen, direction)
+            if bits := _crowded(_chosen(policies, direction, audit), direction):
+                found[direction, audit] = bits
+    return found
 
 
-def _problems(
-    policies: Sequence[Selecting], direction: Direction
-) -> Iterator[tuple[str, PolicyError]]:
+def problems(policies: Sequence[Selecting]) -> Iterator[tuple[str, PolicyError]]:
+    """Yield the policies of one namespace that have a part in too many, and what is wrong."""
+    for (direction, audit), bits in crowded(policies).items():
+        problem = (
+            f"a pod that it selects has more than {MAX_POLICIES_OF_A_POD} policies or"
+            f" {MAX_RULES_OF_A_POD} rules of {direction}: none of them allows anything"
+        )
+        for one in _chosen(policies, direction, audit):
+            if one.subject.bits & bits:
+                yield (
+                    one.policy.key,
+                    PolicyError("spec.podSelector", problem, "join or remove some"),
+                )
+
+
+def _chosen(policies: Sequence[Selecting], direction: Direction, audit: bool) -> list[Selecting]:
+    return [one for one in policies if one.policy.audit is audit and direction in one.policy.types]
+
+
+def _crowded(policies: Sequence[Selecting], direction: Direction) -> int:
     if not is_too_much(len(policies), sum(len(one.policy.rules(direction)) for one in policies)):
-        return  # whomever they select
+        return 0
     count: Counter[int] = Counter()
     rules: Counter[int] = Counter()
     for one in policies:
@@ -54,10 +75,4 @@ def _problems(
     bits = 0
     for number in count:
         bits |= is_too_much(count[number], rules[number]) << number
-    problem = (
-        f"a pod that it selects has more than {MAX_POLICIES_OF_A_POD} policies or"
-        f" {MAX_RULES_OF_A_POD} rules of {direction}: none of them allows anything"
-    )
-    for one in policies:
-        if one.subject.bits & bits:
-            yield one.policy.key, PolicyError("spec.podSelector", problem, "join or remove some")
+    return bits

@@ -40,10 +40,11 @@ def policy(document: object) -> Policy:
         metadata.text("namespace", NAME) or "default",
         metadata.required("name", NAME),
         whole.take("spec"),
+        metadata.text("creationTimestamp") or "",
     )
 
 
-def policy_of(namespace: str, name: str, spec: object) -> Policy:
+def policy_of(namespace: str, name: str, spec: object, created: str = "") -> Policy:
     """Return the policy that a spec says; directions as NetworkPolicy has them by default.
 
     Raises:
@@ -63,10 +64,10 @@ def policy_of(namespace: str, name: str, spec: object) -> Policy:
     fields.done()
     types = named or [Direction.INGRESS, *([Direction.EGRESS] if egress else [])]
     audit = enforcement == "Audit"
-    return Policy(namespace, name, selector, frozenset(types), ingress, egress, audit)
+    return Policy(namespace, name, selector, frozenset(types), ingress, egress, audit, created)
 
 
-def closed(namespace: str, name: str, spec: object) -> Policy:
+def closed(namespace: str, name: str, spec: object, created: str = "") -> Policy:
     """Return what stands for a policy that cannot be read: nothing passes whom it selects.
 
     Whom it selects is all pods of its namespace where even that cannot be read.
@@ -74,7 +75,7 @@ def closed(namespace: str, name: str, spec: object) -> Policy:
     selector: Selector | None = None
     with suppress(PolicyError):
         selector = read_selector(Fields(spec, "spec"), "podSelector")
-    return Policy(namespace, name, selector or EVERYTHING, frozenset(Direction))
+    return Policy(namespace, name, selector or EVERYTHING, frozenset(Direction), created=created)
 
 
 def network(document: object) -> Network:

@@ -108,7 +108,10 @@ class PolicyRule:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """An RDMANetworkPolicy. ``types`` are the directions in which it isolates."""
+    """An RDMANetworkPolicy. ``types`` are the directions in which it isolates.
+
+    ``created`` (RFC 3339) says which of two was first; empty: before all that say when.
+    """
 
     namespace: str
     name: str
@@ -117,6 +120,7 @@ class Policy:
     ingress: tuple[PolicyRule, ...] = ()
     egress: tuple[PolicyRule, ...] = ()
     audit: bool = False
+    created: str = ""
 
     @property
     def key(self) -> str:

@@ -53,6 +53,11 @@ class Population:
         self._keys: AbstractSet[str] = frozenset()
         self._namespaces: AbstractSet[str] = frozenset()
 
+    @property
+    def kinds(self) -> int:
+        """How many identities pods have, once they are settled."""
+        return len(self._numbers)
+
     def put(self, pod: PodFacts) -> bool:
         """Add or replace a pod; one without an HCA, or on the host's network, counts for none.
 

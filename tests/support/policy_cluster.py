@@ -50,6 +50,7 @@ class RdmaWorld:
         namespace, _, name = key.rpartition("/")
         known = self.objects.get((kind, key))
         metadata = {"name": name, "uid": f"{key}-{next(self._numbers)}", "generation": 1}
+        metadata["creationTimestamp"] = f"{self.now.moment:%Y-%m-%dT%H:%M:%SZ}"
         if namespace:
             metadata["namespace"] = namespace
         if known is not None:

@@ -267,7 +267,8 @@ def _put_closed(compiler: Compiler, document: Document) -> None:
     said = metadata if isinstance(metadata, dict) else {}
     name = str(said.get("name"))
     if document.kind == objects.POLICY_KIND:
-        compiler.upsert_policy(objects.closed(str(said.get("namespace")), name, spec))
+        created = str(said.get("creationTimestamp") or "")
+        compiler.upsert_policy(objects.closed(str(said.get("namespace")), name, spec, created))
         return
     status = document.content.get("status")
     if isinstance(status, dict) and status.get("partitions"):  # else it never was in force

@@ -1,12 +1,13 @@
 """What is too much, or cannot be read: it is told, closes its own, and holds nobody else up."""
 
+import random
 from typing import Any
 
 import pytest
 from policy_cluster import RdmaWorld
 
 from gpu_operator.api.v1alpha1.rdma import packing
-from rdma import compiler, excess
+from rdma import budget, compiled, excess
 from rdma.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.tables import DEFAULT_PKEY, Identity
 
@@ -145,7 +146,7 @@ def test_more_policies_than_a_node_judges_in_time(
     world: RdmaWorld, enforcement: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them allows anything; those that only audit still deny nothing."""
-    for module in (excess, compiler):
+    for module in (excess, compiled):
         monkeypatch.setattr(module, "MAX_POLICIES_OF_A_POD", 20)
     for number in range(21):
         world.policy(f"ml/p{number:04}", ingress=[{}], enforcement=enforcement)
@@ -156,3 +157,88 @@ def test_more_policies_than_a_node_judges_in_time(
     assert found.enforced is (enforcement == "Enforce")
     assert len(found.policies) + len(found.audited_policies) == 20
     assert world.condition(POLICY_KIND, "ml/p0000", "Accepted")[0] == "False"
+
+
+def large(rules: int) -> list[dict[str, Any]]:
+    """Return rules of random addresses, which hardly deflate."""
+    picked = random.Random(rules)
+    blocks = [":".join(f"{picked.randrange(1, 0x10000):x}" for _ in range(8)) for _ in range(rules)]
+    return [{"from": [{"ipBlock": {"cidr": f"{one}/128"}} for one in blocks]}]
+
+
+@pytest.fixture
+def small_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have an object that holds a hundredth of what a real one does, and budgets to match."""
+    monkeypatch.setattr(packing, "PLAIN_BYTES", 10)
+    monkeypatch.setattr(packing, "MAX_PACKED_BYTES", 14_000)
+    monkeypatch.setattr(budget, "NAMESPACE_BYTES", 2600)
+    monkeypatch.setattr(budget, "ALL_BYTES", 10_000)
+
+
+@pytest.mark.parametrize("space", ["ml", "empty"], ids=["with a pod", "without pods"])
+@pytest.mark.parametrize(("policies", "rules"), [(60, 10), (3, 170)])
+@pytest.mark.usefixtures("small_object")
+def test_an_editor_of_one_namespace_keeps_no_other_policy_from_being_programmed(
+    world: RdmaWorld, space: str, policies: int, rules: int
+) -> None:
+    world.namespace("empty")
+    for number in range(policies):
+        world.policy(f"{space}/p{number:02}", ingress=large(rules))
+    world.settle(A, B)
+    world.policy("other/deny")
+    world.settle(A, B)
+    assert world.programmed("other/deny")[0] == "True"
+    assert world.condition(POLICY_KIND, "other/deny", "Accepted")[0] == "True"
+    found = identity(world, "other/pod", B).ingress
+    assert found is not None
+    assert (found.rules, found.enforced) == ((), True)
+    refused = [
+        key
+        for kind, key in world.objects
+        if kind == POLICY_KIND and world.condition(kind, key, "Accepted")[0] == "False"
+    ]
+    assert bool(refused) is (space == "ml")
+    assert all(key.startswith("ml/") for key in refused)
+
+
+@pytest.mark.usefixtures("small_object")
+def test_the_policy_that_went_over_is_refused_with_its_reason_and_older_ones_stay(
+    world: RdmaWorld,
+) -> None:
+    world.policy("ml/z-first", ingress=large(60))
+    world.seconds += 10
+    world.policy("ml/a-second", ingress=large(20))
+    world.settle(A, B)
+    status, reason, message = world.condition(POLICY_KIND, "ml/a-second", "Accepted")
+    assert (status, reason) == ("False", "OutOfBudget")
+    assert "namespace ml, which may take 2600 in all" in message
+    assert world.condition(POLICY_KIND, "ml/z-first", "Accepted")[0] == "True"
+    found = identity(world, "ml/pod").ingress
+    assert found is not None
+    assert len(found.rules) == 1, "it isolates, and allows nothing"
+    assert set(found.policies) == {"ml/z-first", "ml/a-second"}
+    world.restart()
+    world.settle(A, B)
+    assert world.condition(POLICY_KIND, "ml/a-second", "Accepted")[1] == "OutOfBudget"
+    world.policy("ml/z-first", ingress=large(30))
+    world.settle(A, B)
+    for name in ("a-second", "z-first"):
+        assert world.condition(POLICY_KIND, f"ml/{name}", "Accepted")[0] == "True"
+    assert len({one.policy for one in world.tables(A).rules if one.policy}) == 2
+
+
+@pytest.mark.usefixtures("small_object")
+def test_a_policy_is_charged_when_pods_come_that_it_selects(world: RdmaWorld) -> None:
+    world.namespace("empty")
+    world.policy("empty/p", ingress=large(100))
+    world.settle(A, B)
+    assert world.condition(POLICY_KIND, "empty/p", "Accepted")[0] == "True"
+    world.pod("empty/pod", A, "10.0.0.9")
+    world.settle(A, B)
+    assert world.condition(POLICY_KIND, "empty/p", "Accepted")[1] == "OutOfBudget"
+    found = identity(world, "empty/pod").ingress
+    assert found is not None
+    assert (found.rules, found.enforced) == ((), True)
+    world.remove("Pod", "empty/pod")
+    world.settle(A, B)
+    assert world.condition(POLICY_KIND, "empty/p", "Accepted")[0] == "True"

@@ -169,6 +169,7 @@ def test_an_empty_place_of_a_rule_is_named_by_nobody() -> None:
     world = nine()
     world.policies = [policy({"podSelector": {}, "ingress": [{}]})]
     compiler = load(Compiler(), world)
+    compiler.tables("node-x")
     compiler.delete_policy("a/p")
     tables = compiler.tables("node-x")
     assert codec.decode(codec.encode(tables)) == tables

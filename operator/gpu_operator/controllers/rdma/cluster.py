@@ -114,7 +114,6 @@ class PolicyCluster:
         if compiler is None:
             return ()
         problems = compiler.problems()
-        told = {key: "; ".join(map(str, errors)) for key, errors in problems.items()}
         nodes = [state for _, state in sorted(self._nodes.items())]
         for state in nodes:
             state.forget()
@@ -122,7 +121,7 @@ class PolicyCluster:
         second = reports.second_layer(nodes)
         actions: list[Action] = []
         for key, policy in self._policies.items():
-            problem = policy.problem or told.get((POLICY_KIND, key), "")
+            accepted = reports.accepted(policy.problem, problems.get((POLICY_KIND, key), ()))
             found = self._reach(reach, (POLICY_KIND, key), policy.problem)
             status = RDMANetworkPolicyStatus(
                 selected_pods=compiler.selected_count(key),
@@ -130,7 +129,7 @@ class PolicyCluster:
                 nodes_ready=f"{found.ready}/{found.total}",
             )
             conditions: tuple[tuple[ConditionType, Finding], ...] = (
-                (ConditionType.ACCEPTED, reports.accepted(problem)),
+                (ConditionType.ACCEPTED, accepted),
                 (ConditionType.PROGRAMMED, found.finding),
                 (ConditionType.SECOND_LAYER, second),
             )
@@ -138,10 +137,10 @@ class PolicyCluster:
                 policy.meta, policy.namespace, policy.status, status, conditions, now.moment
             )
         for key, network in self._networks.items():
-            problem = network.problem or told.get((NETWORK_KIND, key), "")
+            accepted = reports.accepted(network.problem, problems.get((NETWORK_KIND, key), ()))
             found = self._reach(reach, (NETWORK_KIND, key), network.problem)
             conditions = (
-                (ConditionType.ACCEPTED, self._mtu(network) or reports.accepted(problem)),
+                (ConditionType.ACCEPTED, self._mtu(network) or accepted),
                 (ConditionType.PROGRAMMED, found.finding),
             )
             status_of = self._network_status(compiler, network)

@@ -105,9 +105,9 @@ def policy(document: Document) -> SeenPolicy:
     space, spec = str(document["metadata"]["namespace"]), document.get("spec")
     status = _status(document, RDMANetworkPolicyStatus)
     try:
-        read = manifests.policy_of(space, meta.name, spec)
+        read = manifests.policy_of(space, meta.name, spec, meta.created)
     except PolicyError as err:
-        shut = manifests.closed(space, meta.name, spec)
+        shut = manifests.closed(space, meta.name, spec, meta.created)
         return SeenPolicy(meta, space, shut, str(err), status, _version(document))
     return SeenPolicy(meta, space, read, "", status, _version(document))
 

@@ -14,6 +14,7 @@ from gpu_operator.api.v1alpha1.rdma.tables import HcadState, SecondLayer
 from gpu_operator.api.v1alpha1.resource import Meta
 from gpu_operator.controllers.rdma.nodes import NodeState
 from gpu_operator.kube.actions import Action, Apply, Manager, Record
+from rdma.errors import OverBudgetError, PolicyError
 
 _MESSAGE_LENGTH = 2000
 _NAMED = 5  # nodes that a message names
@@ -38,10 +39,14 @@ class Reach:
     finding: Finding
 
 
-def accepted(problem: str) -> Finding:
-    """Return Accepted, of an object that says nothing wrong if ``problem`` is empty."""
-    if problem:
-        return Finding("False", Reason.INVALID_SPEC, problem)
+def accepted(unreadable: str, problems: Sequence[PolicyError] = ()) -> Finding:
+    """Return Accepted, of an object that says nothing wrong if both are empty."""
+    if unreadable:
+        return Finding("False", Reason.INVALID_SPEC, unreadable)
+    if problems:
+        large = all(isinstance(one, OverBudgetError) for one in problems)
+        reason = Reason.OUT_OF_BUDGET if large else Reason.INVALID_SPEC
+        return Finding("False", reason, "; ".join(map(str, problems)))
     return Finding("True", Reason.ACCEPTED)
 
 

@@ -1,0 +1,326 @@
+"""What one namespace's policies take of the tables: which are refused, and that others stay."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from rdma_world import Dict, load, namespace, nine, pod, policy
+
+from gpu_operator.api.v1alpha1.rdma.packing import Packer
+from rdma import budget, manifests
+from rdma.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, choose
+from rdma.compiler import Compiler
+from rdma.errors import OverBudgetError
+from rdma.judge import Judge
+from rdma.tables import Flow, NodeTables, Rule
+
+RANDOM = random.Random(23)
+
+
+def packed(compiler: Compiler) -> int:
+    """Return the bytes of the object that holds a node's tables."""
+    return len(Packer().pack(compiler.tables("node-x")).text)
+
+
+def refused(compiler: Compiler) -> set[str]:
+    """Return the policies that have no room."""
+    return {
+        key
+        for (_, key), errors in compiler.problems().items()
+        if any(isinstance(one, OverBudgetError) for one in errors)
+    }
+
+
+def address() -> str:
+    return ":".join(f"{RANDOM.randrange(1, 0x10000):x}" for _ in range(8)) + "/128"
+
+
+def blocks(count: int, excepted: int = 0) -> Dict:
+    """Return a spec of one rule that selects all pods of the namespace, with random blocks."""
+    peers = [
+        {"ipBlock": {"cidr": "::/0", "except": [address() for _ in range(excepted)]}}
+        if excepted
+        else {"ipBlock": {"cidr": address()}}
+        for _ in range(count)
+    ]
+    return {"podSelector": {}, "ingress": [{"from": peers}]}
+
+
+def names(spec: Dict) -> Dict:
+    """Return a policy's spec, of which the names of regions are random."""
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+    regions = ["".join(RANDOM.choices(letters, k=60)) for _ in range(200)]
+    return {**spec, "ingress": [{"memory": {"scope": "Named", "regions": regions}}]}
+
+
+def limits(spec: Dict) -> Dict:
+    def number() -> str:
+        return str(RANDOM.randrange(1, 1 << 62))
+
+    said = {"bandwidth": number(), "burst": number(), "ops": number(), "maxMRBytes": number()}
+    ports = [{"qpn": RANDOM.randrange(1 << 23), "endQPN": (1 << 24) - 1} for _ in range(20)]
+    return {**spec, "ingress": [{"limits": said, "ports": ports} for _ in range(50)]}
+
+
+def selected(spec: Dict) -> Dict:
+    """Return rules whose peers are odd subsets of all pods."""
+
+    def peers() -> Dict:
+        values = [f"v{RANDOM.randrange(40)}" for _ in range(RANDOM.randrange(1, 30))]
+        said = {"key": "kind", "operator": RANDOM.choice(["In", "NotIn"]), "values": values}
+        return {"namespaceSelector": {}, "podSelector": {"matchExpressions": [said]}}
+
+    return {**spec, "ingress": [{"from": [peers()]} for _ in range(100)]}
+
+
+def odd_subjects(spec: Dict) -> Dict:
+    values = [f"v{RANDOM.randrange(40)}" for _ in range(20)]
+    said = {"key": "kind", "operator": "In", "values": values}
+    return {
+        "podSelector": {"matchExpressions": [said]},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"verbs": ["Read"]}] * 30,
+        "egress": [{}] * 30,
+    }
+
+
+HEAVY: dict[str, Callable[[], Dict]] = {
+    "blocks": lambda: blocks(200),
+    "exceptions": lambda: blocks(10, 40),
+    "names of regions": lambda: names({"podSelector": {}}),
+    "numbers": lambda: limits({"podSelector": {}}),
+    "subsets of pods": lambda: selected({"podSelector": {}}),
+    "rules of many kinds of pods": lambda: odd_subjects({}),
+    "rules that say nothing": lambda: {"podSelector": {}, "ingress": [{}] * 400},
+    "no rules": lambda: {"podSelector": {}},
+}
+
+
+def many_kinds(count: int) -> Compiler:
+    """Return a compiler with so many pods of a namespace, each of its own labels."""
+    compiler = Compiler()
+    for space in "ab":
+        compiler.upsert_namespace(manifests.namespace(namespace(space)))
+    for number in range(count):
+        space = "ab"[number % 2]
+        labels = {"kind": f"v{number % 40}", "own": str(number)}
+        made = pod(space, f"n{number}", f"10.1.{number >> 8}.{number & 255}", labels)
+        compiler.upsert_pod(manifests.pod(made))
+    named = {"matchExpressions": [{"key": "own", "operator": "Exists"}]}
+    compiler.upsert_policy(manifests.policy(policy({"podSelector": named}, "named", "b")))
+    return compiler
+
+
+@pytest.mark.parametrize("kind", HEAVY)
+def test_tables_grow_by_no_more_than_what_is_charged(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a policy is large by. The rest of the object is for pods: 10 bytes of each kind."""
+    for name in ("NAMESPACE_BYTES", "ALL_BYTES"):
+        monkeypatch.setattr(budget, name, 1 << 40)
+    charged: list[int] = []
+
+    def noted(charges: Any, choose: Any = choose) -> Any:
+        charged[:] = [sum(one.size for listed in charges.values() for one in listed)]
+        return choose(charges)
+
+    monkeypatch.setattr(budget, "choose", noted)
+    compiler = many_kinds(300)
+    monkeypatch.setattr("gpu_operator.api.v1alpha1.rdma.packing.PLAIN_BYTES", 0)
+    before, charged_before = packed(compiler), charged[0]
+    for number in range(12):
+        name = f"p{number}-{RANDOM.getrandbits(200):x}"
+        compiler.upsert_policy(manifests.policy(policy(HEAVY[kind](), name)))
+    grown = packed(compiler) - before
+    assert 0 < grown <= charged[0] - charged_before + 10 * 300
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [lambda: blocks(128, 128), lambda: blocks(1000), lambda: {"ingress": [{}] * 1000}],
+    ids=["128x128", "1000", "rules that say nothing"],
+)
+def test_rules_that_no_pod_is_judged_by_do_not_travel(spec: Callable[[], Dict]) -> None:
+    compiler = load(Compiler(), nine())
+    before = packed(compiler)
+    for space, selector in (("a", {"matchLabels": {"gone": "yes"}}), ("empty", {})):
+        said = {**spec(), "podSelector": selector}
+        compiler.upsert_policy(manifests.policy(policy(said, "p", space)))
+    assert packed(compiler) == before
+    assert compiler.tables("").rules == ()
+    assert refused(compiler) == set()
+    late = policy({"podSelector": {"matchLabels": {"gone": "yes"}}, "ingress": [{}]}, "late")
+    compiler.upsert_policy(manifests.policy(late))
+    compiler.upsert_pod(manifests.pod(pod("a", "late", "10.0.9.9", {"gone": "yes"})))
+    assert [rule.policy for rule in compiler.tables("").rules if rule.policy] != []
+
+
+def referred(tables: NodeTables) -> set[int]:
+    return {
+        place
+        for identity in tables.identities
+        for side in (identity.ingress, identity.egress)
+        if side is not None
+        for place in (*side.rules, *side.audited_rules)
+    }
+
+
+def travelling(tables: NodeTables) -> set[int]:
+    return {place for place, rule in enumerate(tables.rules) if rule.policy}
+
+
+SIZES = st.integers(1, 12)
+ATTACKS = st.lists(
+    st.tuples(st.sampled_from("ab"), st.sampled_from("pqrs"), SIZES, st.booleans(), st.booleans()),
+    max_size=10,
+)
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have budgets that three small policies exceed."""
+    monkeypatch.setattr(budget, "NAMESPACE_BYTES", 600)
+    monkeypatch.setattr(budget, "ALL_BYTES", 900)
+
+
+@settings(QUICK, suppress_health_check=list(HealthCheck))
+@given(ATTACKS, st.permutations(range(10)), st.integers(0))
+def test_in_whatever_order_policies_come_the_same_ones_are_refused(
+    narrow: None, steps: list[Any], order: list[int], waits: int
+) -> None:
+    """Step by step, with tables made in between, and with other pods there for a while."""
+    one_by_one = load(Compiler(), nine())
+    said: dict[tuple[str, str], Dict] = {}
+    extra = manifests.pod(pod("a", "extra", "10.0.9.9", {"app": "new", "pod": "extra"}))
+    for at, (space, name, size, selects, removed) in enumerate(steps):
+        selector = {} if selects else {"matchLabels": {"pod": "nobody"}}
+        rules = [{"from": [{"namespaceSelector": {}}], "verbs": ["Read"]}] * size
+        made = policy({"podSelector": selector, "ingress": rules}, name, space)
+        made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:{order[at] % 4:02}Z"
+        said[space, name] = made
+        one_by_one.upsert_policy(manifests.policy(made))
+        if removed:
+            one_by_one.delete_policy(f"{space}/{name}")
+            del said[space, name]
+            one_by_one.upsert_pod(extra)
+        if waits >> at & 1:
+            one_by_one.tables("")
+    one_by_one.delete_pod(extra.uid)
+    at_once = load(Compiler(), nine())
+    for made in sorted(said.values(), key=lambda one: str(one["metadata"]), reverse=True):
+        at_once.upsert_policy(manifests.policy(made))
+    assert refused(one_by_one) == refused(at_once)
+    for compiler in (one_by_one, at_once):
+        tables = compiler.tables("")
+        assert travelling(tables) == referred(tables)
+    assert verdicts(one_by_one) == verdicts(at_once)
+
+
+def verdicts(compiler: Compiler) -> dict[tuple[str, str], int]:
+    judge = Judge(compiler.tables(""))
+    ends = [f"10.0.{i}.{j}" for i in (1, 2, 3) for j in (1, 2, 3)] + ["192.0.2.7"]
+    return {(a, b): int(judge.judge(Flow(a, b)).verbs) for a in ends for b in ends}
+
+
+SPECS = st.fixed_dictionaries(
+    {
+        "podSelector": st.sampled_from([{}, {"matchLabels": {"pod": "x"}}]),
+        "ingress": st.lists(
+            st.sampled_from(
+                [
+                    {"verbs": ["Read"]},
+                    {"from": [{"namespaceSelector": {}}]},
+                    {"from": [{"ipBlock": {"cidr": "10.0.0.0/16"}}]},
+                ]
+            ),
+            max_size=2,
+        ),
+    },
+    optional={"policyTypes": st.sampled_from([["Ingress"], ["Ingress", "Egress"]])},
+)
+
+
+@settings(QUICK, suppress_health_check=list(HealthCheck))
+@given(st.lists(SPECS, min_size=1, max_size=2), SIZES, st.booleans())
+def test_verdicts_of_other_namespaces_stay_whatever_one_writes(
+    narrow: None, others: list[Dict], size: int, selects: bool
+) -> None:
+    """Between pods of all namespaces but the one that writes too much."""
+    compiler = load(Compiler(), nine())
+    for number, spec in enumerate(others):
+        compiler.upsert_policy(manifests.policy(policy(spec, f"p{number}", "b")))
+    before = verdicts(compiler)
+    for number in range(3):
+        said = {**blocks(size * 4), "policyTypes": ["Ingress", "Egress"]}
+        said["podSelector"] = {} if selects else {"matchLabels": {"pod": "nobody"}}
+        compiler.upsert_policy(manifests.policy(policy(said, f"q{number}")))
+    after = verdicts(compiler)
+    assert not any(key.startswith("b/") for key in refused(compiler))
+    for (one, other), verbs in before.items():
+        if "10.0.1." not in one + other:
+            assert after[one, other] == verbs
+
+
+@settings(QUICK, suppress_health_check=list(HealthCheck))
+@given(st.lists(SPECS, min_size=1, max_size=4), SIZES)
+def test_without_room_a_policy_isolates_and_allows_nothing(
+    narrow: None, specs: list[Dict], size: int
+) -> None:
+    """So nothing passes that did not with it, or that would not if it had no rules."""
+    compiler, without_rules = load(Compiler(), nine()), load(Compiler(), nine())
+    for number, spec in enumerate(specs):
+        large = {**spec, "ingress": [*spec["ingress"], *blocks(size * 2)["ingress"]]}
+        compiler.upsert_policy(manifests.policy(policy(large, f"p{number}")))
+    refusals = refused(compiler)
+    for number, spec in enumerate(specs):
+        kept = f"a/p{number}" not in refusals
+        rules = compiler_rules(compiler, f"a/p{number}")
+        assert bool(rules) is kept
+        said = {**spec, "ingress": spec["ingress"] if kept else []}
+        without_rules.upsert_policy(manifests.policy(policy(said, f"p{number}")))
+    assert verdicts(compiler) == verdicts(without_rules)
+
+
+def compiler_rules(compiler: Compiler, key: str) -> list[Rule]:
+    return [rule for rule in compiler.tables("").rules if rule.policy == key]
+
+
+def charges(**sizes: list[int]) -> dict[str, list[Charge]]:
+    return {
+        space: [Charge(f"{space}/p{n}", f"{n:03}", size) for n, size in enumerate(listed)]
+        for space, listed in sizes.items()
+    }
+
+
+def test_exactly_the_budget_fits_and_one_byte_more_does_not() -> None:
+    half = NAMESPACE_BYTES // 2
+    assert choose(charges(a=[half, half])) == {}
+    assert list(choose(charges(a=[half, half + 1]))) == ["a/p1"]
+    assert list(choose(charges(a=[half + 1, half, half - 1]))) == ["a/p1"], "p2 fits beside p0"
+    quarter = ALL_BYTES // 4
+    assert choose(charges(a=[quarter], b=[quarter], c=[quarter], d=[quarter])) == {}
+    more = charges(a=[quarter], b=[quarter], c=[quarter], d=[quarter, 1])
+    assert list(choose(more)) == ["d/p1"]
+
+
+def test_the_largest_namespaces_give_way_when_all_together_have_no_room() -> None:
+    large = [NAMESPACE_BYTES // 4] * 4
+    found = choose(charges(a=large, b=large, c=large, d=large, small=[1000] * 50))
+    assert sorted(found) == [f"{space}/p3" for space in "abcd"]
+    (one, *_) = found.values()
+    assert one.allowed == (ALL_BYTES - 50_000) // 4
+    assert "all namespaces together" in str(one.error())
+
+
+def test_a_refusal_says_how_much_there_is_and_what_to_do() -> None:
+    compiler = load(Compiler(), nine())
+    for number in range(2):
+        compiler.upsert_policy(manifests.policy(policy(blocks(128, 40), f"p{number}")))
+    ((_, problems),) = compiler.problems().items()
+    (problem,) = problems
+    assert isinstance(problem, OverBudgetError)
+    assert f"namespace a, which may take {NAMESPACE_BYTES} in all" in problem.problem
+    assert "wider ipBlocks" in problem.remedy
