@@ -26,6 +26,7 @@ _RULE_BYTES: Final = 8
 _ITEM_BYTES: Final = 2
 _PLACE_BYTES: Final = 5
 _PEERS_BYTES: Final = 16
+_DENSEST: Final = 4 * 64  # kinds of pods in a byte: four in a digit, and 64 MiB of text in 1 MB
 _DIGITS: Final = frozenset("0123456789abcdef.:/")
 
 
@@ -88,13 +89,16 @@ def rule_bytes(rule: Rule) -> int:
 
 
 def peers_bytes(selected: int, kinds: int) -> int:
-    """Return what a set of ``selected`` of so many identities takes: by its entropy."""
-    fewer = min(selected, kinds - selected)
+    """Return what a set of ``selected`` of so many identities takes: by its entropy.
+
+    It is never less than a 64th of its text, so that the text of all tables stays readable, too.
+    """
+    fewer, least = min(selected, kinds - selected), _PEERS_BYTES + kinds // _DENSEST
     if fewer <= 0:
-        return _PEERS_BYTES
+        return least
     share = fewer / kinds
     entropy = -kinds * (share * log2(share) + (1 - share) * log2(1 - share)) / 8 * 4 / 3
-    return _PEERS_BYTES + min(kinds // 5, int(1.2 * entropy + 0.4 * fewer))
+    return least + min(kinds // 5, int(1.2 * entropy + 0.4 * fewer))
 
 
 def isolation_bytes(key: str, rules: int) -> int:

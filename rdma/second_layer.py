@@ -2,13 +2,15 @@
 
 hcad judges everything that goes through it, with all that it knows. A pod may also write packets of
 its own; these rules see them where the pod cannot reach: who sends from an address that is not its
-own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of
-packets that a later hop cuts out of one buffer rules see the first alone; a classifier beside them
-sees to it that all are alike. Family netdev, both hooks of an interface that has one pod behind it
-(Linux 5.16 for the outgoing one).
+own, what its peers and it may never do to each other, and what no HCA sends (fragments). The
+source of every UDP packet is checked, whatever its port, because a Service may map any port to
+RoCE's behind these rules. Of packets that a later hop cuts out of one buffer rules see the first
+alone; a classifier beside them sees to it that all are alike. Family netdev, both hooks of an
+interface that has one pod behind it (Linux 5.16 for the outgoing one).
 
 A pod that has just come has no rules yet, maybe with the address of one that has gone. So what the
-node forwards is guarded besides (family inet): RoCE passes no veth that has no rules.
+node forwards is guarded besides (family inet): RoCE passes no veth that has no rules, and none
+passes whose destination the node has translated (DNAT).
 
 The rules are the whole of two tables that replace those before in a single transaction. Counters
 go on where ``counts`` says they were.
@@ -28,7 +30,8 @@ TABLE: Final = "tessera_rdma"
 PORT: Final = 4791
 TOTALS: Final = (
     *("spoofed", "fragment", "segments", "tagged"),
-    *("partition", "peer", "operation", "stranger"),
+    *("partition", "peer", "operation"),
+    *("stranger", "translated"),
 )
 """Counters of what was dropped and why, on all links together."""
 JOINED: Final = "joined"
@@ -40,6 +43,10 @@ _MOST_TOGETHER: Final = 63  # packets that hcad sends in one buffer
 _PRIORITY: Final = -150
 _FAMILIES: Final = {4: "ip", 6: "ip6"}
 _VLANS: Final = "{ 0x8100, 0x88a8 }"
+_FORWARDED: Final = ("stranger", "translated")
+"""Counters of what is dropped where the node forwards."""
+_UNROUTED: Final = {"ip": "0.0.0.0", "ip6": "fe80::/10"}
+"""Sources that ordinary traffic has besides a pod's own (DHCP, mDNS), and that no node forwards."""
 
 Operations = tuple[tuple[Ranges, frozenset[int]], ...]
 """Opcodes that pass, by the queue pairs that they may be meant for."""
@@ -110,7 +117,7 @@ class _Writer:
         numbered = [(one.index or -place, one) for place, one in enumerate(listed, 1)]
         links = [chain for key, one in numbered for chain in self._link(abs(key), one)]
         operations = [_chain(name, _of(*wanted)) for wanted, name in self._operations.items()]
-        counters = [self._counter(name) for name in TOTALS if name != "stranger"]
+        counters = [self._counter(name) for name in TOTALS if name not in _FORWARDED]
         counters += [
             self._counter(link_counter(abs(key), leaving, reason))
             for key, _ in numbered
@@ -121,12 +128,13 @@ class _Writer:
         return "\n".join([f"table netdev {TABLE} {{", *parts, "}", ""])
 
     def guard(self, known: set[str]) -> str:
-        """Return the table that keeps RoCE from veths without rules."""
+        """Return the table for what the node forwards, behind its address translation."""
         elements = ", ".join(f'"{_name(one)}"' for one in sorted(known))
         listed = f"elements = {{ {elements} }}\n" if elements else ""
         drop = "counter name stranger drop"
         forward = [
             f"type filter hook forward priority {_PRIORITY}; policy accept;",
+            f"udp dport {PORT} ct status dnat counter name translated drop",
             f"udp dport {PORT} jump strangers",
         ]
         strangers = [
@@ -134,7 +142,7 @@ class _Writer:
             f'meta oifkind "veth" meta oifname != @known {drop}',
         ]
         parts = [
-            self._counter("stranger"),
+            *map(self._counter, _FORWARDED),
             f"set known {{\ntypeof meta iifname\n{listed}}}",
             _chain("strangers", strangers),
             _chain("forward", forward),
@@ -199,7 +207,13 @@ class _Writer:
                 return f"{total}counter name {link_counter(key, leaving, reason)} drop"
 
             whose = f"{'leaving' if leaving else 'coming'}_{one.identity}"
+            # To another port it may still be RoCE when the node has translated its destination.
+            sources = [
+                f"{_not_among(family, side, [*addresses, _UNROUTED[family]])} {drop('spoofed')}"
+                for family, addresses in (("ip", own[4]), ("ip6", own[6]))
+            ]
             judge = [
+                *(sources if leaving else ()),
                 # The first fragment has the port; without it the others never become a packet.
                 "ip frag-off & 0x1fff != 0 accept",
                 "frag frag-off != 0 accept",

@@ -126,7 +126,9 @@ def describe(leaving: bool, reason: str) -> str:
         "tagged": "in tags of VLANs",
         "denied": "that no policy, partition or function of an HCA lets pass",
     }.get(reason, reason)
-    return f"dropped at the pod's interface: packets to UDP port 4791 that {whose}, {what}"
+    # A Service may map any other port to RoCE's, so sources are checked whatever the port.
+    which = "UDP packets" if leaving and reason == "spoofed" else "packets to UDP port 4791"
+    return f"dropped at the pod's interface: {which} that {whose}, {what}"
 
 
 def _pods(document: str) -> Mapping[str, HolderPod]:

@@ -1,17 +1,26 @@
 """The second layer on links between network namespaces: raw packets of a pod that has the right to
 write them, against the rules that it cannot reach."""
 
-import json
-import os
-import shutil
-import socket
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
+from linked_pods import (
+    ACKNOWLEDGE,
+    APART,
+    READ_REQUEST,
+    READ_RESPONSE,
+    WRITE_ONLY,
+    A,
+    B,
+    Net,
+    bth,
+    ip,
+    linked_pods,
+    udp,
+)
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer.kernel import Namespace
@@ -41,188 +50,12 @@ TABLES = NodeTables(
     ),
     endpoints=tuple(Endpoint(f"10.91.{n}.2", n, f"a/{n}") for n in (1, 2, 3)),
 )
-A, B, APART = "10.91.1.2", "10.91.2.2", "10.91.3.2"
-READ_REQUEST, READ_RESPONSE, WRITE_ONLY, ACKNOWLEDGE = 0x0C, 0x10, 0x0A, 0x11
-
-# Runs inside a namespace: sends what it reads from stdin as JSON, one packet a line.
-_SENDER = """
-import json, socket, sys
-for line in sys.stdin:
-    how = json.loads(line)
-    if how["frame"]:
-        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as s:
-            s.bind(("eth0", 0))
-            for data in how["data"]:
-                s.send(bytes.fromhex(data))
-    elif how["raw"]:
-        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as s:
-            for data in how["data"]:
-                s.sendto(bytes.fromhex(data), (how["to"], 0))
-    else:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-            if how["segment"]:
-                s.setsockopt(socket.IPPROTO_UDP, 103, how["segment"])  # UDP_SEGMENT
-            s.sendto(bytes.fromhex(how["data"][0]), (how["to"], how["port"]))
-    print("sent", flush=True)
-"""
-# Prints the first 16 bytes and the length of each datagram that has come to a port when the mark
-# comes to another: links keep the order.
-_RECEIVER = """
-import socket, sys
-with (
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as looked_at,
-    socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as marked,
-):
-    looked_at.bind(("", int(sys.argv[1])))
-    marked.bind(("", 4792))
-    print("ready", flush=True)
-    marked.settimeout(60)
-    assert len(marked.recv(65536)) == 4000
-    looked_at.setblocking(False)
-    while True:
-        try:
-            data, who = looked_at.recvfrom(65536)
-        except BlockingIOError:
-            break
-        print(data[:16].hex(), len(data), who[0], flush=True)
-"""
-
-
-def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234) -> bytes:
-    """Return a packet from the base transport header on; nobody here checks the rest."""
-    return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
-
-
-def ip(source: str, destination: str, body: bytes, *, offset: int = 0, more: bool = False) -> bytes:
-    """Return an IPv4 packet of UDP; the kernel fills in the checksum."""
-    fragment = (0x2000 if more else 0) | offset // 8
-    return (
-        struct.pack(
-            ">BBHHHBBH4s4s",
-            *(0x45, 0, 20 + len(body), 77, fragment, 64, socket.IPPROTO_UDP, 0),
-            *(socket.inet_aton(source), socket.inet_aton(destination)),
-        )
-        + body
-    )
-
-
-def udp(body: bytes, port: int = 4791) -> bytes:
-    """Return a datagram without a checksum."""
-    return struct.pack(">HHHH", 0xC000, port, 8 + len(body), 0) + body
-
-
-@dataclass
-class Net:
-    """A host with three pods behind a link each."""
-
-    name: str
-
-    def at(self, place: str, *command: str) -> list[str]:
-        return ["ip", "netns", "exec", f"{self.name}{place}", *command]
-
-    def interfaces(self) -> list[Interface]:
-        """The host's ends of the pods' links."""
-        state = json.loads(
-            subprocess.run(
-                ["ip", "-n", f"{self.name}h", "-j", "link"], check=True, capture_output=True
-            ).stdout
-        )
-        index = {one["ifname"]: one["ifindex"] for one in state}
-        return [
-            Interface(f"pod{n}", (f"10.91.{n}.2",), n, mtu=1024, index=index[f"pod{n}"])
-            for n in (1, 2, 3)
-        ]
-
-    def hardware(self, place: str, link: str) -> bytes:
-        """The Ethernet address of a link."""
-        command = ["ip", "-n", f"{self.name}{place}", "-j", "link", "show", link]
-        (found,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-        return bytes.fromhex(found["address"].replace(":", ""))
-
-    def load(self, text: str) -> None:
-        subprocess.run(self.at("h", "nft", "-f", "-"), input=text, text=True, check=True)
-
-    def counted(self, name: str, family: str = "netdev") -> int:
-        command = self.at("h", "nft", "-j", "list", "counter", family, TABLE, name)
-        done = subprocess.run(command, check=True, capture_output=True, text=True)
-        return int(json.loads(done.stdout)["nftables"][1]["counter"]["packets"])
-
-    def arrived(
-        self,
-        *packets: bytes,
-        to: str = B,
-        source: str = A,
-        raw: bool = True,
-        segment: int = 0,
-        port: int = 4791,
-        frame: bool = False,
-    ) -> list[str]:
-        """Send packets out of pod 1, then a mark; return what came before it."""
-        place = to.split(".")[2]
-        receiver = subprocess.Popen(
-            self.at(place, sys.executable, "-c", _RECEIVER, str(port)),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert receiver.stdout is not None
-            assert receiver.stdout.readline() == "ready\n"
-            listed = [(ip(source, to, udp(p)) if raw else p).hex() for p in packets]
-            if raw and packets and packets[0][:1] == b"\x45":
-                listed = [p.hex() for p in packets]
-            how = {
-                "frame": frame,
-                "raw": raw,
-                "to": to,
-                "port": port,
-                "segment": segment,
-                "data": listed,
-            }
-            mark = {
-                **how,
-                "frame": False,
-                "raw": False,
-                "port": 4792,
-                "segment": 0,
-                "data": [bytes(4000).hex()],
-            }
-            lines = "".join(json.dumps(one) + "\n" for one in (how, mark))
-            command = self.at("1", sys.executable, "-c", _SENDER)
-            subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL)
-            said = receiver.communicate(timeout=60)[0]
-            assert receiver.returncode == 0, "the mark did not come"
-        finally:
-            receiver.kill()
-            receiver.wait()
-        return said.split("\n")[:-1]
 
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Net]:
-    net = Net(f"tsr-{os.getpid()}-")  # another run may be on this machine
-    tools = all(map(shutil.which, ("ip", "nft", "tc")))
-    host = ["ip", "netns", "add", f"{net.name}h"]
-    if not tools or subprocess.run(host, check=False).returncode:
-        pytest.skip("NOT RUN: needs root, iproute2 and nftables")
-    lines = [f"netns add {net.name}{place}" for place in "123"]
-    for n in "123":
-        pod, host = f"{net.name}{n}", f"{net.name}h"
-        lines += [
-            f"-n {host} link add pod{n} type veth peer name eth0 netns {pod}",
-            f"-n {host} addr add 10.91.{n}.1/24 dev pod{n}",
-            f"-n {host} link set pod{n} up",
-            f"-n {pod} addr add 10.91.{n}.2/24 dev eth0",
-            f"-n {pod} link set eth0 up",
-            f"-n {pod} route add default via 10.91.{n}.1",
-        ]
-    try:
-        for line in lines:
-            subprocess.run(["ip", *line.split()], check=True)
-        subprocess.run(net.at("h", "sysctl", "-qw", "net.ipv4.ip_forward=1"), check=True)
+    with linked_pods() as net:
         yield net
-    finally:
-        for place in "h123":
-            subprocess.run(["ip", "netns", "del", f"{net.name}{place}"], check=False)
 
 
 @pytest.fixture(scope="module")

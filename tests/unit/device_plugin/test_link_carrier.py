@@ -174,7 +174,7 @@ def test_drops_are_events_on_the_pod_whose_link_it_is(rig: Rig) -> None:
     ((pod, reason, message),) = rig.notices.posted
     assert pod == HolderPod("ml", "x", "u-x")
     assert reason is Reason.RDMA_DROPPED
-    assert "from an address that is not the pod's" in message
+    assert "UDP packets that this pod sent, from an address that is not the pod's" in message
     rig.linkd.links = [link(3)]
     rig.seconds += DROPS_S
     rig.carrier.follow(tables(5))

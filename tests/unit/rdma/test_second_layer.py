@@ -171,6 +171,18 @@ def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
     ]
 
 
+def test_sources_of_what_leaves_are_checked_whatever_the_port() -> None:
+    """The kernel's verdict is `tests/integration/test_second_layer_sources.py`'s."""
+    text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1", "fd00::1"), 1)], others=())
+    leaving, coming = _chain(text, "judge_from_1"), _chain(text, "judge_to_1")
+    before = leaving[: leaving.index("udp dport != 4791 accept")]
+    assert before[0].startswith("ip saddr != { 0.0.0.0, 10.0.0.1 } counter name spoofed")
+    assert before[1].startswith("ip6 saddr != { fd00::1, fe80::/10 } counter name spoofed")
+    assert not any("accept" in rule for rule in before[:2])
+    assert coming[0].endswith("accept"), "what comes to another port is not looked at"
+    assert "udp dport 4791 ct status dnat counter name translated drop" in _chain(text, "forward")
+
+
 @pytest.mark.parametrize("address", ["10.0.0.1 accept", "fe80::1%x", "10.0.0.0/8", ""])
 def test_text_that_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(ValueError, match=r"address|does not appear"):
