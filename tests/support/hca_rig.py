@@ -26,6 +26,7 @@ from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.parties import Party
+from vgpu_sim.hcad.shares import Share
 from vgpu_sim.native import build
 
 ALL_ACCESS = (
@@ -273,7 +274,9 @@ class Client:
         index: int,
         enforcer: Enforcer | None = None,
         address: Address | None = None,
+        share: Share | None = None,
     ) -> None:
+        """``share``: what its function has of hcad; None: as much as it likes."""
         self.engine = engine
         address = address or address_of(index)
         self.gid, self.link_local = address.gids[1], address.gids[0]
@@ -283,6 +286,8 @@ class Client:
             enforcer.parties.enter(self.party)
             guard = Guard(enforcer, self.party)
         self.objects = Objects(engine, numbers, address.gids, 1 << 30, guard)
+        if share is not None:
+            self.objects.share = share
         self.map = mmap.mmap(self.objects.page_fd, hca.HCA_PAGE_BYTES)
         self.page = hca.HcaClientPage.from_buffer(self.map)
         self.pd = self.objects.create_pd().handle

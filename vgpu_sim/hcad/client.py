@@ -1,8 +1,9 @@
 """What all objects of a client share: its place in the engine, its room, its numbers."""
 
 import os
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
@@ -118,6 +119,30 @@ class ClientPlace:
             raise
         self.held[kind, number] = Held(kept, descriptors, ring_bytes, object_bytes)
         return _Holding(self, kind, number)
+
+    @contextmanager
+    def _replacing(
+        self, kind: str, number: int, descriptor: int, ring_bytes: int
+    ) -> Iterator[None]:
+        """Hold another descriptor and ring for an object, unless something goes wrong.
+
+        Meanwhile both are charged. Raises OSError.
+        """
+        before = self.held[kind, number]
+        self.share.take(0, ring_bytes)
+        try:
+            kept = os.dup(descriptor)
+            try:
+                yield
+            except BaseException:
+                os.close(kept)
+                raise
+        except BaseException:
+            self.share.give(0, ring_bytes)
+            raise
+        self.held[kind, number] = replace(before, descriptor=kept, ring_bytes=ring_bytes)
+        os.close(before.descriptor)
+        self.share.give(0, before.ring_bytes)
 
     def release(self, kind: str, number: int) -> None:
         """Give back what an object has held."""

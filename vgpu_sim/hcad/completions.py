@@ -95,9 +95,13 @@ class Completions(ClientPlace):
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         entries = power_of_two(wanted.entries)
         size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
-        with descriptor_of("hca-cq", size) as page:
+        with (
+            descriptor_of("hca-cq", size) as page,
+            self._replacing("cq", wanted.handle, page, size),
+        ):
             self._engine.resize_cq(cq.engine, page, size, entries)
-            return HcaCreated(wanted.handle, 0, size, entries, 0), page
+        cq.size, cq.entries = size, entries
+        return HcaCreated(wanted.handle, 0, size, entries, 0), page
 
     def destroy_cq(self, handle: int) -> None:
         """Remove one that no queue pair has. Raises OSError."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import ExitStack
 from ctypes import byref, memmove, sizeof
 from dataclasses import dataclass
 
@@ -66,24 +67,19 @@ class Regions(Domains):
             raise refused(errno.EINVAL)
         if wanted.bytes > self._room:
             raise refused(errno.ENOMEM)
-        self.share.take(1)
-        try:
-            descriptor, made = self._segment(wanted.bytes)
-        except OSError:
-            self.share.give(1)
-            raise
+        with ExitStack() as undo:
+            self.share.take(1)
+            undo.callback(self.share.give, 1)
+            descriptor = memory.shared("hca-memory", wanted.bytes)
+            undo.callback(os.close, descriptor)
+            given = os.dup(descriptor)
+            undo.callback(os.close, given)
+            made = self._engine.add_segment(descriptor, wanted.bytes)
+            undo.pop_all()
         self._room -= wanted.bytes
         handle = self._handle()
         self._segments[handle] = Segment(made, descriptor, wanted.bytes)
-        return HcaHandle(handle), os.dup(descriptor)
-
-    def _segment(self, size: int) -> tuple[int, EngineSegment]:
-        descriptor = memory.shared("hca-memory", size)
-        try:
-            return descriptor, self._engine.add_segment(descriptor, size)
-        except OSError:
-            os.close(descriptor)
-            raise
+        return HcaHandle(handle), given
 
     def destroy_segment(self, handle: int) -> None:
         """Remove memory that no region lies in. Raises OSError."""
@@ -187,9 +183,13 @@ class Regions(Domains):
 
     def load_segment(self, row: Row, luggage: Luggage) -> None:
         """Take over one of a predecessor's. Raises OSError, ValueError."""
-        self.share.take(1)
         size, descriptor = int(row["size"]), luggage.take(row["file"])
-        made = self._engine.add_segment(descriptor, size)
+        with ExitStack() as undo:
+            undo.callback(os.close, descriptor)
+            self.share.take(1)
+            undo.callback(self.share.give, 1)
+            made = self._engine.add_segment(descriptor, size)
+            undo.pop_all()
         self._segments[int(row["handle"])] = Segment(made, descriptor, size)
 
     def save_region(self, key: int, luggage: Luggage) -> Row:

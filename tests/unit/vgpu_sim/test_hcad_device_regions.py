@@ -18,6 +18,7 @@ import pytest
 import rdma_lab
 from direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
 from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
+from share_room import room
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, messages
@@ -38,6 +39,7 @@ from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import AdoptedObjects, Objects
 from vgpu_sim.hcad.parties import Parties
 from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.hcad.shares import Shares
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import Peer
 from vgpu_sim.worker.memory import create_populated
@@ -281,14 +283,17 @@ def test_a_client_that_ends_gives_everything_back(tmp_path: Path, engine: Engine
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        client = Client(engine, Numbers(), 0)
+        share = Shares(1000, 1000, 1 << 20).share()
+        free = room(share)
+        client = Client(engine, Numbers(), 0, share=share)
         client.objects.providers = served
-        held = list(client.objects.share._held)
         register(client, (await ask(client.objects)).segment)
-        assert client.objects.share._held != held
+        descriptors, rings, objects = room(share)
+        assert (descriptors, rings) == (free[0] - 2, free[1]), "the memory and its connection"
+        assert objects < free[2]
         before = len(os.listdir("/proc/self/fd"))
         client.objects.close()
-        assert client.objects.share._held == [0, 0, 0]
+        assert room(share) == free
         await chunk.is_let_go()
         assert len(os.listdir("/proc/self/fd")) < before
         assert len(gpud.asked) == 1
@@ -343,12 +348,14 @@ def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, engine: Eng
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
-        client = Client(engine, Numbers(), 0)
+        share = Shares(1000, 1000, 1 << 20).share()
+        client = Client(engine, Numbers(), 0, share=share)
         client.objects.providers = served
-        held = list(client.objects.share._held)
-        assert (await ask(client.objects)).status == errno.EPERM
-        await chunk.is_let_go()
-        assert client.objects.share._held == held
+        free = room(share)
+        for _ in range(2):
+            assert (await ask(client.objects)).status == errno.EPERM
+            await chunk.is_let_go()
+            assert room(share) == free
         client.objects.close()
 
     run(tmp_path, body, chunk.lend)

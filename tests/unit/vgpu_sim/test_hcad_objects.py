@@ -11,6 +11,7 @@ import random
 import hca_rig
 import pytest
 from hca_rig import BASE, Client
+from share_room import most_of, room
 
 from vgpu_sim.fabric.addresses import MAX_FUNCTIONS, address_of
 from vgpu_sim.hal import hca, hca_objects, messages
@@ -326,7 +327,7 @@ def test_what_has_no_descriptor_is_of_its_function_s_share_too(engine, monkeypat
     one, other = shares.share(), shares.share()
     monkeypatch.setattr("vgpu_sim.hcad.client.unbounded", lambda: one)
     programs = [Client(engine, Numbers(), index) for index in (0, 1)]
-    before = list(one._held)
+    assert most_of(one, 2) == (1 << 19) - 2 * 256, "a domain each"
     given = 0
     with contextlib.suppress(OSError):
         for number in itertools.count():
@@ -334,12 +335,10 @@ def test_what_has_no_descriptor_is_of_its_function_s_share_too(engine, monkeypat
             fill(program, kind, number)
             given += 1
     assert 2 <= given < 1 << 13
-    other.take(0, 0, one._pools[2].free // 2)  # half of what is left is another's
-    other.give(0, 0, other._held[2])
+    assert most_of(other, 2) >= 1 << 17, "half of what is left is another's"
     for program in programs:
         program.objects.close()
-    assert one._held == [0, 0, 0], "all of it comes back"
-    assert before[2] == 2 * 256, "a domain each"
+    assert room(one) == (1 << 19, 1 << 29, 1 << 19), "all of it comes back"
 
 
 def fill(program: Client, kind: str, number: int) -> None:

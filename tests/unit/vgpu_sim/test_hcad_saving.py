@@ -74,7 +74,7 @@ def something(client: Client, choice: random.Random) -> None:
         (objects.destroy_window, list(objects._windows)),
         (objects.destroy_steer, list(objects._steers)),
     ]
-    kind = choice.randrange(14)
+    kind = choice.randrange(15)
     if kind == 0:
         objects.create_pd()
     elif kind == 1:
@@ -122,7 +122,10 @@ def something(client: Client, choice: random.Random) -> None:
             wanted_steer = hca_frames.HcaSteerCreate(choice.randrange(9), len(frames))
             wanted_steer.targets[: len(frames)] = frames
             objects.create_steer(wanted_steer)
-    elif kind > 11:
+    elif kind == 12 and cqs:
+        entries = hca_objects.HcaCqResize(choice.choice(cqs), choice.randint(1, 600))
+        os.close(objects.resize_cq(entries)[1])
+    elif kind > 12:
         destroy, there = choice.choice(removals)
         if there:
             with suppress(OSError):  # EBUSY
@@ -180,6 +183,21 @@ def test_requests_before_and_after_come_in_order(old, new):
     assert [done.id for done in taken] == list(range(10, 21))
     assert {done.status for done in taken} == {0}
     assert pair.qa.state == pair.qb.state == VerbsState.RTS
+    pair.close()
+
+
+def test_completions_go_on_into_a_queue_that_was_made_larger(old, new):
+    """Its owner maps the new page alone, which is the one that the successor must write to."""
+    pair = Pair(old)
+    write(pair)
+    larger = hca_objects.HcaCqResize(pair.a_send.handle, 300)
+    resized, tail = hca_rig.Cq(*pair.a.objects.resize_cq(larger)), pair.a_send.tail
+    resized.tail, pair.a_send = tail, resized
+    moved(pair, old, new)
+    new.release()
+    for _ in range(5):
+        write(pair)
+    assert pair.a_send.statuses(6) == [0] * 6
     pair.close()
 
 
