@@ -66,6 +66,10 @@ class RdmaWorld:
         del self.objects[kind, key]
         self._feed.append((kind, key, None))
 
+    def lose(self, kind: str, key: str) -> None:
+        """Delete an object, which no watch reports: the next of its name is the first that is seen."""
+        del self.objects[kind, key]
+
     def node(self, name: str, hcas: int = 1) -> None:
         """Add a node with HCA functions."""
         self.put("Node", name, {}, status={"capacity": {HCA_RESOURCE: str(hcas)}})

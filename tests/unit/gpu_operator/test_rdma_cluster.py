@@ -85,6 +85,55 @@ def test_a_policy_that_is_deleted_leaves_the_tables(world: RdmaWorld) -> None:
     assert not any(rule.policy == "ml/p" for rule in world.tables(A).rules)
 
 
+@pytest.mark.parametrize("label", ["x", "other"], ids=["alike", "of another kind"])
+def test_a_pod_made_again_under_its_name_has_nothing_of_the_one_before(
+    world: RdmaWorld, label: str
+) -> None:
+    """As a list shows it after a watch was lost: its old address is nobody's, and may be another's."""
+    world.policy("ml/p", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "x"}}}]}])
+    world.settle(A, B)
+    (before,) = world.tables(A).pods
+    world.lose("Pod", "ml/x")
+    world.pod("ml/x", A, "10.0.0.7", app=label)
+    world.settle(A, B)
+    (now,) = world.tables(A).pods
+    assert now.uid != before.uid
+    assert now.addresses == ("10.0.0.7",)
+    assert {one.address for one in world.tables(B).endpoints} == {"10.0.0.2", "10.0.0.7"}
+    assert world.status("ml/p")["selectedPods"] == 2
+    world.pod("ml/z", B, "10.0.0.1", app="x")
+    world.settle(A, B)
+    ends = {one.address: one.pod for one in world.tables(A).endpoints}
+    assert ends["10.0.0.1"] == "ml/z", "nobody else claims it"
+    world.remove("Pod", "ml/x")
+    world.settle(A, B)
+    assert world.tables(A).pods == ()
+
+
+def test_a_policy_made_again_under_its_name_is_the_one_that_is_enforced(world: RdmaWorld) -> None:
+    """Its generation is 1 as that of the one before was."""
+    world.policy("ml/p", **only_send(1))
+    world.settle(A, B)
+    world.lose(POLICY_KIND, "ml/p")
+    world.policy("ml/p", **only_send(2))
+    world.step()
+    assert world.programmed("ml/p")[:2] == ("False", "Pending")
+    world.settle(A, B)
+    assert enforced_count(world, A, "ml/p") == enforced_count(world, B, "ml/p") == 2
+    assert world.programmed("ml/p")[0] == "True"
+
+
+def test_a_network_made_again_under_its_name_is_the_one_that_is_in_force(world: RdmaWorld) -> None:
+    member = {"podSelector": {"matchLabels": {"app": "x"}}}
+    world.network("lab", partitions=[{"name": "one", "pkey": 5, "members": [member]}])
+    world.settle(A, B)
+    world.lose(NETWORK_KIND, "lab")
+    world.network("lab", partitions=[{"name": "one", "pkey": 6, "members": [member]}])
+    world.settle(A, B)
+    keys = {key.pkey for one in world.tables(A).identities for key in one.partitions}
+    assert keys == {6, 0x7FFF}
+
+
 def test_a_node_that_is_silent_is_named_and_comes_back(world: RdmaWorld) -> None:
     world.policy("ml/p", **only_send())
     world.settle(A, B)

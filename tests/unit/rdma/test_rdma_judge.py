@@ -1,11 +1,23 @@
 """What a verdict says beside its verbs: who answers, limits, memory, and by which rules."""
 
+from dataclasses import replace
+
 import pytest
 from rdma_world import Dict, load, nine, policy
 
 from rdma.compiler import Compiler
 from rdma.judge import Judge
-from rdma.tables import Flow, Limits, Memory, Verdict
+from rdma.reach import Reach
+from rdma.tables import (
+    Endpoint,
+    Flow,
+    Identity,
+    Limits,
+    Membership,
+    Memory,
+    NodeTables,
+    Verdict,
+)
 from rdma.verbs import ALL, NONE, Verb
 
 X, Y, BX = "10.0.1.1", "10.0.1.2", "10.0.2.1"
@@ -45,6 +57,24 @@ def test_a_peer_that_is_allowed_nothing_meets_silence() -> None:
 def test_another_partition_meets_silence() -> None:
     verdict = judged(Flow(Y, X, pkey=0x8005))
     assert (verdict.verbs, verdict.peer_known, verdict.partition_shared) == (NONE, True, False)
+
+
+@pytest.mark.parametrize("order", [(True, False), (False, True)])
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_of_two_memberships_of_one_partition_the_full_one_counts(
+    order: tuple[bool, bool], side: str
+) -> None:
+    """The compiler writes one of each; hcad and linkd read tables of whoever writes them."""
+    twice = Identity(1, partitions=tuple(Membership(0x11, full) for full in order))
+    limited = Identity(2, partitions=(Membership(0x11, full=False),))
+    ends = (Endpoint("10.0.0.1", 1, "a/x"), Endpoint("10.0.0.2", 2, "a/y"))
+    tables = NodeTables(1, "n", identities=(twice, limited), endpoints=ends)
+    source, destination = ("10.0.0.1", "10.0.0.2")[:: 1 if side == "source" else -1]
+    flow = Flow(source, destination, pkey=0x8011)
+    assert Judge(tables).judge(flow).verbs == ALL
+    assert Reach(tables).most(twice, limited) == ALL
+    neither = replace(tables, identities=(replace(twice, partitions=limited.partitions), limited))
+    assert Judge(neither).judge(flow).verbs == NONE
 
 
 @pytest.mark.parametrize("pkey", [0xFFFF, 0x7FFF])

@@ -318,21 +318,53 @@ def test_an_audit_passes_and_is_reported(pair, enforcer):
     assert enforcer.denials.total == 0
 
 
-def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer):
+@pytest.mark.parametrize("least", ["ingress", "egress"])
+@pytest.mark.parametrize("beside", [[], [5]], ids=["alone", "beside larger ones"])
+def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer, least, beside):
+    """Of both directions: exactly as much is given, and one more is refused, again and again."""
+
+    def rules(queue_pairs: list[int]) -> list[dict[str, object]]:
+        said = [{"maxQPs": n, "maxMRBytes": n * 8192} for n in queue_pairs]
+        return [allow(limits=limits) for limits in said]
+
+    other = "egress" if least == "ingress" else "ingress"
     limited = policy(
         SERVER,
-        ingress=[allow(limits={"maxQPs": 2, "maxMRBytes": 16384}), allow(limits={"maxQPs": 5})],
+        policyTypes=["Ingress", "Egress"],
+        **{least: rules([*beside, 3, *beside]), other: [allow(), *rules(beside)]},
     )
     enforcer.switch(rdma_lab.tables(2, PODS, [limited]))
     cq = pair.b.cq()
+    made = [pair.b.qp(cq, cq), pair.b.qp(cq, cq)]
+    for _ in range(2):
+        with pytest.raises(OSError, match="policy lets it have 3 QPs") as refused:
+            pair.b.qp(cq, cq)
+        assert refused.value.errno == errno.EDQUOT
+    pair.b.objects.destroy_qp(made.pop().number)
     pair.b.qp(cq, cq)
-    with pytest.raises(OSError, match="policy lets it have 2 QPs") as refused:
-        pair.b.qp(cq, cq)
-    assert refused.value.errno == errno.EDQUOT
     pair.a.qp(pair.a_send, pair.a_recv)
+    pair.a.region(1 << 20)
     pair.b.region(8192)
-    with pytest.raises(OSError, match="policy lets it register 16384 bytes"):
-        pair.b.region(4096)
+    for size in (8193, 12288):
+        with pytest.raises(OSError, match="policy lets it register 24576 bytes"):
+            pair.b.region(size)
+    pair.b.region(8192)
+    with pytest.raises(OSError, match="policy lets it register 24576 bytes"):
+        pair.b.region(1)
+
+
+def test_limits_of_a_policy_that_only_audits_bound_nothing(pair, enforcer):
+    audit = policy(
+        SERVER,
+        policyTypes=["Ingress", "Egress"],
+        enforcement="Audit",
+        ingress=[allow(limits={"maxQPs": 1, "maxMRBytes": 1})],
+        egress=[allow(limits={"maxQPs": 1, "maxMRBytes": 1})],
+    )
+    enforcer.switch(rdma_lab.tables(2, PODS, [audit]))
+    cq = pair.b.cq()
+    pair.b.qp(cq, cq)
+    pair.b.region(8192)
 
 
 def timed(pair: Pair, size: int, count: int) -> float:

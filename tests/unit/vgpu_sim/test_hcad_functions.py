@@ -125,6 +125,45 @@ def test_both_addresses_of_a_pod_must_be_there() -> None:
     assert admitted(held, {os.getpid(): ONE}, frozenset({IP, second})).addresses == (IP, second)
 
 
+@pytest.mark.parametrize(
+    ("later", "status"),
+    [
+        pytest.param(Binding(OTHER, "ns/two", (OTHER_IP,)), errno.EAGAIN, id="another pod"),
+        pytest.param(Binding(ONE, "ns/one", (OTHER_IP,)), errno.EAGAIN, id="another address"),
+        pytest.param(Binding(ONE, "ns/one", (IP,), "hostNetwork"), errno.EAGAIN, id="refused"),
+        pytest.param(None, errno.EAGAIN, id="nobody"),
+        pytest.param(Binding(ONE, "ns/one", (IP,)), 0, id="the same"),
+    ],
+)
+def test_a_function_that_changes_hands_while_addresses_are_looked_up_is_not_opened(
+    later: Binding | None, status: int
+) -> None:
+    """And the next program of the new holder finds it as it is."""
+    held = function()
+    changes = [later]
+
+    def looked_up(_pid: int) -> frozenset[Any]:
+        if changes:
+            held.binding = changes.pop()
+        return frozenset({IP, OTHER_IP})
+
+    def opened(by: PodUid) -> Binding:
+        keeper = Doorkeeper(lambda _pid: by, looked_up, wait_seconds=0.01)
+        here, there = socket.socketpair()
+        with here, there:
+            peer = Peer(os.getpid(), 0)
+            return asyncio.run(keeper.admit(held, here, peer, peer))
+
+    if status:
+        with pytest.raises(NotPermitted, match="given to another pod") as caught:
+            opened(ONE)
+        assert caught.value.status == status
+    else:
+        assert opened(ONE) == BOUND
+    if later is not None and not later.refused:
+        assert opened(later.pod_uid) == later
+
+
 def test_addresses_are_those_of_the_process_s_namespace(tmp_path: Path) -> None:
     net = tmp_path / "7" / "net"
     net.mkdir(parents=True)
