@@ -117,7 +117,8 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
-    parser.add_argument("-n", type=int, default=55, help="mutations (default: %(default)s)")
+    default = 5 * len(ROOMS)
+    parser.add_argument("-n", type=int, default=default, help="mutations (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="which sample (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tried at a time")
     parser.add_argument("--room", action="append", choices=[room.name for room in ROOMS])

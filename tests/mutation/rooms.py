@@ -17,6 +17,16 @@ _COMPILE = {
     "test_native_ring.py": tuple(f"libcuda/{n}.c" for n in ("ring", "wait", "doorbell", "objects")),
     "test_worker_native.py": ("worker",),
 }
+# Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
+_HCA_TESTS = tuple(
+    f"{_UNIT}/test_hca_{name}.py"
+    for name in (
+        *("engine", "verbs", "policy", "datagrams", "hostile", "hostile_verbs", "raw", "windows"),
+        *("reachability", "wire", "wire_atomics", "wire_broker", "wire_congestion"),
+        *("wire_datagrams", "wire_faults", "wire_groups", "wire_hostile", "wire_policy"),
+        *("wire_qos", "wire_reachability", "wire_saving", "wire_unreliable"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +42,14 @@ class Room:
 ROOMS = (
     Room(
         "jit",
-        ("vgpu_sim/exec/jit/**/*.py", "vgpu_sim/exec/cfg.py", "vgpu_sim/exec/errors.py"),
+        ("vgpu_sim/exec/jit/**/*.py", "vgpu_sim/exec/*.py"),
         (
-            (f"{_UNIT}/test_jit_*.py", f"{_UNIT}/test_cfg.py"),
+            (
+                f"{_UNIT}/test_jit_*.py",
+                f"{_UNIT}/test_cfg.py",
+                f"{_UNIT}/test_own_files.py",
+                f"{_UNIT}/test_approximations.py",
+            ),
             ("tests/conformance",),
             ("tests/integration/test_run_programs.py",),
         ),
@@ -96,8 +111,53 @@ ROOMS = (
         ),
     ),
     Room(
+        "rdma",
+        ("rdma/**/*.py",),
+        (
+            ("tests/unit/rdma",),
+            (
+                "tests/unit/gpu_operator/test_rdma_*.py",
+                "tests/unit/device_plugin/test_second_layer_node.py",
+                f"{_UNIT}/test_cli_rdma.py",
+            ),
+            ("tests/integration/test_second_layer*.py", f"{_UNIT}/test_hca_reachability.py"),
+        ),
+    ),
+    Room(
+        "hcad",
+        ("vgpu_sim/hcad/**/*.py",),
+        (
+            (f"{_UNIT}/test_hcad_*.py", f"{_UNIT}/test_rdmacm_*.py"),
+            _HCA_TESTS,
+            (
+                "tests/integration/test_hcad_*.py",
+                "tests/integration/test_rdmacm_*.py",
+                "tests/integration/test_run_hca*.py",
+            ),
+        ),
+    ),
+    Room(
+        "fabric",
+        ("vgpu_sim/fabric/**/*.py",),
+        (
+            (f"{_UNIT}/test_qp_state.py", f"{_UNIT}/test_hcad_*.py"),
+            _HCA_TESTS,
+            ("tests/integration/test_run_hca.py",),
+        ),
+    ),
+    Room(
+        "perf",
+        ("vgpu_sim/perf/**/*.py",),
+        ((f"{_UNIT}/test_perf_*.py", f"{_UNIT}/test_cli_perf.py"),),
+    ),
+    Room(
+        "kubelet",
+        ("kubelet_conformance/**/*.py",),
+        (("tests/unit/kubelet_conformance",), ("tests/integration/test_kubelet_conformance.py",)),
+    ),
+    Room(
         "native",
-        (f"{_NATIVE}/**/*.c",),
+        tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("client", "libcuda", "nvidia_smi", "worker")),
         (
             tuple(f"{_UNIT}/{test}" for test in _COMPILE),
             ("tests/abi", f"{_UNIT}/test_worker_faults.py", f"{_UNIT}/test_worker_end_to_end.py"),
@@ -107,6 +167,27 @@ ROOMS = (
             f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
             for test, seen in _COMPILE.items()
         },
+    ),
+    Room(
+        "hca",
+        (f"{_NATIVE}/hca/**/*.c",),
+        (_HCA_TESTS, (f"{_UNIT}/test_hcad_*.py",), ("tests/integration/test_run_hca*.py",)),
+    ),
+    Room(
+        "libnvml",
+        (f"{_NATIVE}/libnvml/**/*.c",),
+        (
+            ("tests/abi/test_nvml_*.py",),
+            ("tests/integration/test_run_nvml.py", "tests/integration/test_nvidia_smi_*.py"),
+        ),
+    ),
+    Room(
+        "verbs",
+        tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
+        (
+            ("tests/abi/test_verbs_*.py", "tests/abi/test_rdmacm_*.py"),
+            ("tests/integration/test_run_hca.py", "tests/integration/test_rdmacm_run.py"),
+        ),
     ),
 )
 LAST = frozenset(
@@ -121,5 +202,5 @@ LAST = frozenset(
     }
 )
 """Tests that take the most time of their stage: most mutations are killed by others before them."""
-NOT_MUTATED = ("_pb2", "/generated/", "/geometry/tables/")
-"""Generated files, and tables of data that other tests compare with recordings."""
+NOT_MUTATED = ("_pb2", "/generated/", "/geometry/tables/", "/codegen/")
+"""Generated files and their generators, and tables of data that tests compare with recordings."""

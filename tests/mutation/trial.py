@@ -22,6 +22,7 @@ _IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = (
     "operator",
     "device_plugin",
+    "kubelet_conformance",
     "mig",
     "rdma",
     "vgpu_sim",

@@ -16,8 +16,10 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(_TOOL))
     import edits
     import outcomes
+    import rooms
+    import trial
 
-    return {"edits": edits, "outcomes": outcomes}
+    return {"edits": edits, "outcomes": outcomes, "rooms": rooms, "trial": trial}
 
 
 @pytest.mark.parametrize(
@@ -57,3 +59,47 @@ def test_a_neutral_edit_adds_a_comment(tool: dict[str, ModuleType], name: str, t
     changed = tool["edits"].neutral(Path(name), text).apply(text)
     assert changed.startswith(text)
     assert changed.removeprefix(text).startswith(("/* ", "# "))
+
+
+_ROOT = _TOOL.parents[1]
+_PRODUCT = ("device_plugin", "kubelet_conformance", "mig", "operator", "rdma", "vgpu_sim")
+_OF_NO_ROOM = {
+    "vgpu_sim/config.py": "the environment's names",
+    "vgpu_sim/machine.py": "what this machine is",
+    "vgpu_sim/native/build.py": "every trial builds by it",
+}
+
+
+def _matched(patterns: tuple[str, ...]) -> set[str]:
+    return {str(path.relative_to(_ROOT)) for one in patterns for path in _ROOT.glob(one)}
+
+
+def test_every_source_file_is_of_exactly_one_room(tool: dict[str, ModuleType]) -> None:
+    """A folder that is new must be placed; what no test could notice has no room."""
+    found: dict[str, list[str]] = {}
+    for room in tool["rooms"].ROOMS:
+        for path in _matched(room.files):
+            found.setdefault(path, []).append(room.name)
+    shared = {path: names for path, names in found.items() if len(names) > 1}
+    assert not shared
+    sources = _matched(tuple(f"{part}/**/*.{kind}" for part in _PRODUCT for kind in ("py", "c")))
+    left_out = tuple(tool["rooms"].NOT_MUTATED)
+    missing = {
+        path
+        for path in sources - found.keys()
+        if not path.endswith("__init__.py") and not any(part in f"/{path}" for part in left_out)
+    }
+    assert missing == set(_OF_NO_ROOM)
+
+
+def test_every_stage_of_a_room_has_tests_and_their_sources_are_copied(
+    tool: dict[str, ModuleType],
+) -> None:
+    copied = set(tool["trial"]._COPIED)
+    for room in tool["rooms"].ROOMS:
+        for pattern in (one for stage in room.stages for one in stage):
+            assert _matched((pattern,)), f"{room.name}: {pattern}"
+        assert {path.partition("/")[0] for path in room.files} <= copied
+        assert len({pattern for stage in room.stages for pattern in stage}) == sum(
+            len(stage) for stage in room.stages
+        ), f"{room.name}: a test stands in two stages"
