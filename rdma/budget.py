@@ -9,7 +9,7 @@ whatever order they came: at most so many bytes of the object, deflated and in b
 (`tests/unit/rdma/test_rdma_budget.py` compares it with packed tables).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import log2
 from typing import Any, Final
@@ -49,7 +49,7 @@ class Refusal:
     allowed: int
 
     def error(self) -> OverBudgetError:
-        """Return it as the policy's author reads it."""
+        """Return it as the error in the policy's status."""
         problem = (
             f"the policy takes {self.size} bytes of the nodes' tables beside {self.used} of older"
             f" policies of namespace {self.namespace}, which may take {self.allowed} in all"
@@ -85,7 +85,7 @@ def rule_bytes(rule: Rule) -> int:
     """Return what a rule takes without its peers by label."""
     document = rule_document(rule)
     del document["peers"], document["direction"]
-    return _RULE_BYTES + _value_bytes(list(document.values()))
+    return _RULE_BYTES + _bytes_of(document.values())
 
 
 def peers_bytes(selected: int, kinds: int) -> int:
@@ -133,18 +133,17 @@ def _level(sizes: Sequence[int]) -> int:
     return ALL_BYTES
 
 
-def _value_bytes(value: Any) -> int:
-    """Return what a value of a rule's document takes; what says nothing is the same in all."""
-    match value:
-        case None | bool():
-            return 0
-        case str() if value and _DIGITS.issuperset(value):
-            return len(value) * 3 // 4 + _ITEM_BYTES
-        case str():
-            return len(value) + _ITEM_BYTES + 1 if value else 0
-        case int():
-            return len(str(value)) * 3 // 4 + 1
-        case dict():
-            return sum(map(_value_bytes, value.values()))
-        case _:
-            return sum(map(_value_bytes, value))
+def _bytes_of(values: Iterable[Any]) -> int:
+    """Return what values of a rule's document take; empty ones are the same in all rules."""
+    total = 0
+    for value in values:
+        if not value or value is True:
+            continue
+        if isinstance(value, str):
+            length = len(value) * 3 // 4 if _DIGITS.issuperset(value) else len(value) + 1
+            total += length + _ITEM_BYTES
+        elif isinstance(value, int):
+            total += len(str(value)) * 3 // 4 + 1
+        else:
+            total += _bytes_of(value.values() if isinstance(value, dict) else value)
+    return total

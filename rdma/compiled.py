@@ -26,10 +26,11 @@ class CompiledRule:
     is_stale: bool = True
     """Its peers are other identities than those that were last taken up."""
     is_other: bool = True
-    """It says something else than its place does."""
+    """Its place in the tables has not been brought up to date."""
     _bits: int | None = None
     _selected: int = 0
     _own_bytes: int = -1
+    _made: Rule | None = None
 
     def note_moves(self) -> None:
         """Note whether the identities of its peers are others than before."""
@@ -44,7 +45,7 @@ class CompiledRule:
         before, self.is_used = self.is_used, is_used
         if not is_used or not self.is_stale:
             return before is not is_used
-        self.is_stale, self.is_other = False, True
+        self.is_stale, self.is_other, self._made = False, True, None
         if self.peers is not None:
             bits = 0
             for matches in self.peers:
@@ -54,19 +55,21 @@ class CompiledRule:
 
     def made(self, policy: Policy) -> Rule:
         """Return it as tables have it."""
-        said = policy.rules(self.direction)[self.index]
-        return Rule(
-            policy.key,
-            self.direction,
-            self.index,
-            said.verbs,
-            self._bits,
-            tuple(peer.block for peer in said.peers if peer.block is not None),
-            said.ports,
-            said.memory,
-            said.limits,
-            said.qos_class,
-        )
+        if self._made is None:
+            said = policy.rules(self.direction)[self.index]
+            self._made = Rule(
+                policy.key,
+                self.direction,
+                self.index,
+                said.verbs,
+                self._bits,
+                tuple([peer.block for peer in said.peers if peer.block is not None]),
+                said.ports,
+                said.memory,
+                said.limits,
+                said.qos_class,
+            )
+        return self._made
 
     def size(self, policy: Policy, kinds: int) -> int:
         """Return the bytes that it takes in tables of so many identities."""
@@ -117,9 +120,9 @@ class CompiledPolicy:
 
 
 def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isolation | None:
-    """Return what a direction of the pods is that these policies select: the union of their rules.
+    """Return the isolation, in one direction, of pods that these policies select: their union.
 
-    A policy without room isolates and allows nothing. One of those is named, so that it is found.
+    A policy without room isolates and allows nothing; the first of those is named.
     """
     isolating = [one for one in policies if direction in one.policy.types]
     if not isolating:
@@ -141,7 +144,7 @@ def isolation(policies: Sequence[CompiledPolicy], direction: Direction) -> Isola
         names[audit].append(key)
     for audit in (False, True):
         if is_too_much(*count[audit]):
-            places[audit].clear()  # what nobody can judge in time allows nothing
+            places[audit].clear()  # more than a node evaluates in time: they allow nothing
         del names[audit][MAX_POLICIES_OF_A_POD:]
     return Isolation(
         rules=tuple(places[False]),

@@ -276,7 +276,7 @@ class Compiler:
         self.revision += 1
 
     def _note_moves(self) -> None:
-        """Note who is selected anew, and rules whose peers differ."""
+        """Note identities that are selected anew, and rules whose peers differ."""
         for compiled in self._policies.values():
             fresh, compiled.is_fresh = compiled.is_fresh, False
             self._dirty |= compiled.subject.bits if fresh else compiled.subject.moved

@@ -22,7 +22,7 @@ class PolicyError(RdmaError):
 
 
 class OverBudgetError(PolicyError):
-    """A policy that says what could be enforced if its namespace's policies were smaller."""
+    """A valid policy that does not fit into its namespace's part of the tables."""
 
 
 class TablesError(RdmaError):

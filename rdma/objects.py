@@ -110,7 +110,7 @@ class PolicyRule:
 class Policy:
     """An RDMANetworkPolicy. ``types`` are the directions in which it isolates.
 
-    ``created`` (RFC 3339) says which of two was first; empty: before all that say when.
+    ``created`` (RFC 3339) orders policies by age; an empty one is the oldest.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""Whose address a packet has: forged ones reach nobody, not by a Service either, and others pass."""
+"""Packets with a forged source reach no pod, not by a Service either; ordinary ones pass."""
 
 import subprocess
 from collections.abc import Iterator
@@ -108,7 +108,7 @@ def by_service(net: Net, source: str, source6: str) -> list[str]:
 def test_a_forged_source_does_not_come_by_a_service(
     net: Net, links: Links, reverse_path: int
 ) -> None:
-    """The port is RoCE's only behind the sender's rules; the receiver's know the forged pod."""
+    """The port becomes RoCE's behind the sender's rules; the receiver's allow the forged address."""
     check_reverse_path(net, reverse_path)
     net.connects(B6, "2")  # a neighbour that has to be found would let the mark overtake
     assert sorted(by_service(net, TRUSTED, TRUSTED6)) == [TRUSTED, TRUSTED6], "without rules"

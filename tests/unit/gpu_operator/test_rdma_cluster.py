@@ -89,7 +89,7 @@ def test_a_policy_that_is_deleted_leaves_the_tables(world: RdmaWorld) -> None:
 def test_a_pod_made_again_under_its_name_has_nothing_of_the_one_before(
     world: RdmaWorld, label: str
 ) -> None:
-    """As a list shows it after a watch was lost: its old address is nobody's, and may be another's."""
+    """As a list shows it after a lost watch: its old address is no pod's, and free for another."""
     world.policy("ml/p", ingress=[{"from": [{"podSelector": {"matchLabels": {"app": "x"}}}]}])
     world.settle(A, B)
     (before,) = world.tables(A).pods
@@ -104,7 +104,7 @@ def test_a_pod_made_again_under_its_name_has_nothing_of_the_one_before(
     world.pod("ml/z", B, "10.0.0.1", app="x")
     world.settle(A, B)
     ends = {one.address: one.pod for one in world.tables(A).endpoints}
-    assert ends["10.0.0.1"] == "ml/z", "nobody else claims it"
+    assert ends["10.0.0.1"] == "ml/z", "no other pod claims it"
     world.remove("Pod", "ml/x")
     world.settle(A, B)
     assert world.tables(A).pods == ()
@@ -412,7 +412,7 @@ def check(world: RdmaWorld, key: str) -> None:
         return
     count = found["spec"]["ingress"][0]["limits"]["maxQPs"]
     for node in (A, B):
-        # A rule is in tables that know a pod of the namespace, all of which the policy selects.
+        # The policy selects all pods of the namespace: tables with a pod of it have the rule.
         selects = bool(world.enforced[node].endpoints)
         assert enforced_count(world, node, key) == (count if selects else None)
 

@@ -111,6 +111,21 @@ def test_a_network_that_never_was_in_force_closes_nobody(world: RdmaWorld) -> No
     assert pkeys(world) == [DEFAULT_PKEY]
 
 
+@pytest.mark.parametrize("enforcement", ["Enforce", "Audit"])
+def test_exactly_as_many_rules_as_a_node_judges_in_time_are_judged(
+    world: RdmaWorld, enforcement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(excess, "MAX_RULES_OF_A_POD", 6)
+    for name, rules in (("p", 4), ("q", 2), ("r", 1)):
+        world.policy(f"ml/{name}", ingress=[{}] * rules, enforcement=enforcement)
+        world.settle(A, B)
+        found = identity(world, "ml/pod").ingress
+        assert found is not None
+        count = {"p": 4, "q": 6, "r": 0}[name]
+        assert len(found.rules) + len(found.audited_rules) == count
+        assert world.condition(POLICY_KIND, "ml/p", "Accepted")[0] == str(name != "r")
+
+
 def test_more_rules_than_a_node_judges_in_time_close_their_own_pods_and_no_others(
     world: RdmaWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,12 +163,19 @@ def test_more_policies_than_a_node_judges_in_time(
     """None of them allows anything; those that only audit still deny nothing."""
     for module in (excess, compiled):
         monkeypatch.setattr(module, "MAX_POLICIES_OF_A_POD", 20)
-    for number in range(21):
+    for number in range(20):
         world.policy(f"ml/p{number:04}", ingress=[{}], enforcement=enforcement)
     world.settle(A, B)
     found = identity(world, "ml/pod").ingress
     assert found is not None
+    assert len(found.rules) + len(found.audited_rules) == 20, "exactly as many are evaluated"
+    assert world.condition(POLICY_KIND, "ml/p0000", "Accepted")[0] == "True"
+    world.policy("ml/p0020", ingress=[{}], enforcement=enforcement)
+    world.settle(A, B)
+    found = identity(world, "ml/pod").ingress
+    assert found is not None
     assert (found.rules, found.audited_rules) == ((), ())
+    assert not any(rule.policy for rule in world.tables(A).rules), "they are in no table"
     assert found.enforced is (enforcement == "Enforce")
     assert len(found.policies) + len(found.audited_policies) == 20
     assert world.condition(POLICY_KIND, "ml/p0000", "Accepted")[0] == "False"

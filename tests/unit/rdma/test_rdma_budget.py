@@ -2,19 +2,31 @@
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from rdma_world import Dict, load, namespace, nine, pod, policy
 
-from gpu_operator.api.v1alpha1.rdma.packing import Packer
+from gpu_operator.api.v1alpha1.rdma.packing import MAX_PACKED_BYTES, Packer
 from rdma import budget, manifests
 from rdma.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, choose
 from rdma.compiler import Compiler
 from rdma.errors import OverBudgetError
 from rdma.judge import Judge
-from rdma.tables import Flow, NodeTables, Rule
+from rdma.tables import (
+    Block,
+    Direction,
+    Flow,
+    Limits,
+    Memory,
+    NodeTables,
+    Port,
+    Rule,
+)
+from rdma.verbs import Verb
 
 RANDOM = random.Random(23)
 
@@ -93,7 +105,7 @@ HEAVY: dict[str, Callable[[], Dict]] = {
     "numbers": lambda: limits({"podSelector": {}}),
     "subsets of pods": lambda: selected({"podSelector": {}}),
     "rules of many kinds of pods": lambda: odd_subjects({}),
-    "rules that say nothing": lambda: {"podSelector": {}, "ingress": [{}] * 400},
+    "empty rules": lambda: {"podSelector": {}, "ingress": [{}] * 400},
     "no rules": lambda: {"podSelector": {}},
 }
 
@@ -140,7 +152,7 @@ def test_tables_grow_by_no_more_than_what_is_charged(
 @pytest.mark.parametrize(
     "spec",
     [lambda: blocks(128, 128), lambda: blocks(1000), lambda: {"ingress": [{}] * 1000}],
-    ids=["128x128", "1000", "rules that say nothing"],
+    ids=["128x128", "1000", "empty rules"],
 )
 def test_rules_that_no_pod_is_judged_by_do_not_travel(spec: Callable[[], Dict]) -> None:
     compiler = load(Compiler(), nine())
@@ -313,6 +325,48 @@ def test_the_largest_namespaces_give_way_when_all_together_have_no_room() -> Non
     (one, *_) = found.values()
     assert one.allowed == (ALL_BYTES - 50_000) // 4
     assert "all namespaces together" in str(one.error())
+
+
+def test_a_rule_is_charged_as_on_paper() -> None:
+    """8, and for text 2 with a byte a character (1 more) or three quarters of digits."""
+    plain = Rule("a/p", Direction.INGRESS, 0, Verb.READ)
+    verbs = len(str(Verb.READ.value)) * 3 // 4 + 1
+    name, scope = len("a/p") + 3, len("Pod") + 3
+    assert budget.rule_bytes(plain) == 8 + name + verbs + scope
+    digits = len("10.0.0.0/16") * 3 // 4 + 2
+    more = replace(
+        plain,
+        index=12,
+        blocks=(Block("10.0.0.0/16", ("10.0.0.0/24",)), Block("10.0.0.0/16")),
+        ports=(Port(qpns=(1234, 123456)),),
+        memory=Memory(read_only=True, scope="Pod", regions=("device",)),
+        limits=Limits(queue_pairs=100),
+        qos_class="bulk",
+    )
+    said = 3 * digits + (3 + 1) + (4 + 1) + (len("device") + 3) + (2 + 1) + (len("bulk") + 3)
+    assert budget.rule_bytes(more) == budget.rule_bytes(plain) + said + (1 + 1)
+    assert budget.isolation_bytes("a/p", 0) == 5
+    assert budget.isolation_bytes("a/p", 7) == 5 + 7 * 5
+
+
+def test_peers_are_charged_as_on_paper() -> None:
+    """By the entropy of so many of so many: none and all are free, a half is dearest."""
+    assert budget.peers_bytes(0, 0) == budget.peers_bytes(0, 255) == 16
+    assert budget.peers_bytes(256, 256) == budget.peers_bytes(0, 256) == 17
+    # 100 of 200: 200 bits are 25 bytes, in base64 33.3; a fifth more, and 0.4 for each: no more
+    # than a fifth of a byte for each of the 200.
+    assert budget.peers_bytes(100, 200) == 16 + 40
+    # 10 of 200: 57.3 bits, 7.2 bytes, 9.5 in base64; 11.5 with a fifth more, and 4.
+    assert budget.peers_bytes(10, 200) == budget.peers_bytes(190, 200) == 16 + 15
+    assert budget.peers_bytes(1, 200) == 16 + 2
+
+
+def test_the_documentation_has_the_budgets() -> None:
+    """Tenants plan with them, and a larger object would change them."""
+    text = (Path(__file__).parents[3] / "docs" / "rdma-policies.md").read_text()
+    assert f"| the policies of one namespace | {NAMESPACE_BYTES:,} at most" in text
+    assert f"| the policies of all namespaces | {ALL_BYTES:,} at most" in text
+    assert MAX_PACKED_BYTES - ALL_BYTES == 400_000, "for pods"
 
 
 def test_a_refusal_says_how_much_there_is_and_what_to_do() -> None:

@@ -64,7 +64,7 @@ def test_another_partition_meets_silence() -> None:
 def test_of_two_memberships_of_one_partition_the_full_one_counts(
     order: tuple[bool, bool], side: str
 ) -> None:
-    """The compiler writes one of each; hcad and linkd read tables of whoever writes them."""
+    """The compiler writes one of each; hcad and linkd also read tables from another hand."""
     twice = Identity(1, partitions=tuple(Membership(0x11, full) for full in order))
     limited = Identity(2, partitions=(Membership(0x11, full=False),))
     ends = (Endpoint("10.0.0.1", 1, "a/x"), Endpoint("10.0.0.2", 2, "a/y"))

@@ -131,7 +131,7 @@ def test_both_addresses_of_a_pod_must_be_there() -> None:
         pytest.param(Binding(OTHER, "ns/two", (OTHER_IP,)), errno.EAGAIN, id="another pod"),
         pytest.param(Binding(ONE, "ns/one", (OTHER_IP,)), errno.EAGAIN, id="another address"),
         pytest.param(Binding(ONE, "ns/one", (IP,), "hostNetwork"), errno.EAGAIN, id="refused"),
-        pytest.param(None, errno.EAGAIN, id="nobody"),
+        pytest.param(None, errno.EAGAIN, id="no pod"),
         pytest.param(Binding(ONE, "ns/one", (IP,)), 0, id="the same"),
     ],
 )

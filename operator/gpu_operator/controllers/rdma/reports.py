@@ -40,7 +40,7 @@ class Reach:
 
 
 def accepted(unreadable: str, problems: Sequence[PolicyError] = ()) -> Finding:
-    """Return Accepted, of an object that says nothing wrong if both are empty."""
+    """Return Accepted: True if both are empty. ``unreadable`` is why the spec cannot be read."""
     if unreadable:
         return Finding("False", Reason.INVALID_SPEC, unreadable)
     if problems:
