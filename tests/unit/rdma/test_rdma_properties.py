@@ -381,3 +381,16 @@ def test_compiling_nothing_anew_makes_nothing_anew() -> None:
     load(compiler, nine())
     assert compiler.tables("node-x").identities is before.identities
     assert compiler.revision == revision
+
+
+def test_a_pod_of_known_facts_leaves_rules_and_identities_as_they_are() -> None:
+    """What nodes share is encoded once as long as it is the same object."""
+    world = nine()
+    world.policies = [policy({"podSelector": {}, "ingress": [{}]})]
+    compiler = load(Compiler(), world)
+    before = compiler.tables("node-x")
+    compiler.upsert_pod(manifests.pod(pod("a", "more", "10.0.9.9", {"app": "web", "pod": "x"})))
+    after = compiler.tables("node-x")
+    assert after.rules is before.rules
+    assert after.identities is before.identities
+    assert len(after.endpoints) == len(before.endpoints) + 1
