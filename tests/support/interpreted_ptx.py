@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
+from vgpu_sim.hal import address_map
 from vgpu_sim.isa import Module, verify
 
 CAPABILITY = (10, 0)
-BASE = 0x7F00_0000_0000
+BASE = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
 ALIGNMENT_BYTES = 512
 
 # Packed bytes, and saturated sums: no target of CAPABILITY has them.

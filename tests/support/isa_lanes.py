@@ -6,9 +6,11 @@ import numpy as np
 
 from vgpu_sim import isa
 from vgpu_sim.exec import interp
+from vgpu_sim.hal import address_map
 from vgpu_sim.isa.asm import assemble
 
 LANES = 32
+GPU = address_map.APERTURE_BASES[0]  # where the window of the GPU begins that golden code runs on
 REGISTER_BITS = (32, 32, 32, 64, 64, 64, 16, 16, 16)
 DESTINATION = {16: 6, 32: 0, 64: 3}
 
@@ -50,7 +52,7 @@ def launch_golden(
 ) -> tuple[isa.Module, bytearray]:
     """Run a module's only kernel, whose only parameter is a pointer to ``out_bytes`` bytes."""
     module = assemble(text)
-    base = 0x7000_0000_0000
+    base = GPU + address_map.MODULE_OFFSET
     data = bytearray(out_bytes + module.segment_bytes)
     for variable in module.variables:
         begin = out_bytes + variable.offset

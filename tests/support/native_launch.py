@@ -20,16 +20,18 @@ from typing import Any
 import numpy as np
 
 from vgpu_sim.exec import jit
+from vgpu_sim.hal import address_map
 from vgpu_sim.native import build
 
-APERTURE_BYTES = 1 << 43
-ZONE_BYTES = 1 << 37  # never allocated, at both ends of the aperture
-BEFORE_BYTES, AFTER_BYTES = 1 << 37, 1 << 38
-MISALIGNED_OFFSET_BYTES = 9 << 40  # where native code moves accesses that are not aligned
+APERTURE_BYTES = address_map.APERTURE_BYTES
+ZONE_BYTES = address_map.MODULE_OFFSET  # never allocated, at both ends of the aperture
+BEFORE_BYTES, AFTER_BYTES = address_map.GUARD_BEFORE_BYTES, address_map.GUARD_AFTER_BYTES
+MISALIGNED_OFFSET_BYTES = address_map.MISALIGNED_OFFSET_BYTES
 GRID_ID, MULTIPROCESSORS = 7 << 40, 16  # what launches are told
 _PROT_NONE = 0
 _MAP_NORESERVE = 0x4000
 _MAP_FIXED = 0x10
+_MAP_FIXED_NOREPLACE = 0x100000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -38,15 +40,28 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 class Aperture:
-    """The reserved range of addresses; memory appears in it page by page."""
+    """The reserved range of addresses; memory appears in it page by page.
+
+    It lies at the first of the product's bases that is free: what a generic address means depends
+    on its place in the aperture, so no other address will do. Two fit into a process.
+    """
 
     def __init__(self) -> None:
         self._bytes = BEFORE_BYTES + MISALIGNED_OFFSET_BYTES + APERTURE_BYTES + AFTER_BYTES
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        self._start = _libc.mmap(None, self._bytes, _PROT_NONE, flags, -1, 0)
-        assert self._start not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
-        self.base = self._start + BEFORE_BYTES
+        self.base = next(filter(self._reserve, address_map.APERTURE_BASES), 0)
+        assert self.base, (
+            "no base of address_map.APERTURE_BASES is free: is an aperture not closed?"
+        )
+        self._start = self.base - BEFORE_BYTES
         self._next = self.base + ZONE_BYTES
+
+    def _reserve(self, base: int) -> bool:
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE | _MAP_FIXED_NOREPLACE
+        start = base - BEFORE_BYTES
+        found = _libc.mmap(start, self._bytes, _PROT_NONE, flags, -1, 0)
+        if found not in (start, ctypes.c_void_p(-1).value):  # a kernel before 4.17 takes a hint
+            _libc.munmap(found, self._bytes)
+        return bool(found == start)
 
     def allocate(self, data: bytes | np.ndarray, *, gap_pages: int = 1) -> "Buffer":
         """Memory that holds ``data``, ends where its last page ends, and is followed by a gap."""

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 
 from vgpu_sim import compiler
 from vgpu_sim.exec.interp import BufferMemory
+from vgpu_sim.hal import address_map
 from vgpu_sim.hal.ports import Launch
 from vgpu_sim.perf.kernels import Chip, Estimate, estimate
 from vgpu_sim.worker.observing.sampler import Place, sample
 from vgpu_sim.worker.observing.watch import MOST_WORDS
 
-BASE = 0x2000_0000_0000
+BASE = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
 _PAGE = 4096
 Shape = tuple[int, int, int]
 

@@ -1,6 +1,5 @@
-"""Native code in a child process that may fault or never end, in memory at addresses that repeat."""
+"""Native code in a child process that may fault or never end."""
 
-import ctypes
 import mmap
 import os
 import resource
@@ -11,26 +10,6 @@ from dataclasses import dataclass
 import native_launch
 
 from vgpu_sim.exec import jit
-
-_NEAR = 1 << 44
-_MAP_NORESERVE = 0x4000
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mmap.restype = ctypes.c_void_p
-_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-
-
-class RepeatedAperture(native_launch.Aperture):
-    """An aperture at the same place every time, if that is free: kernels may look at pointers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        super().close()
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        self._start = _libc.mmap(_NEAR, self._bytes, 0, flags, -1, 0)
-        assert self._start not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
-        self.base = self._start + native_launch.BEFORE_BYTES
-        self._next = self.base + native_launch.ZONE_BYTES
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class World:
     def __init__(self, kernel: Kernel, module: Module) -> None:
         self._kernel = kernel
         self._module = module
-        self.aperture = child.RepeatedAperture()
+        self.aperture = native_launch.Aperture()
         table, slots = kernel.table(), bytes(kernel.threads * SLOT_BYTES)
         self._initial = [_at_end(table), _at_end(slots), _at_start(_segment(module))]
         self._slots_from = len(self._initial[1]) - len(slots)
@@ -186,6 +186,9 @@ class _Pieces:
     def store(self, addresses: np.ndarray, values: np.ndarray, width_bytes: int) -> None:
         for memory, inside in self._split(addresses, width_bytes):
             memory.store(addresses[inside], values[inside], width_bytes)
+
+    def extents(self) -> list[tuple[int, int]]:
+        return [extent for memory in self._memories for extent in memory.extents()]
 
     def _split(
         self, addresses: np.ndarray, width_bytes: int

@@ -19,7 +19,7 @@ class World:
 
     def __init__(self, program: Program, module: Module) -> None:
         self._program, self._module, self._function = program, module, module.functions[0]
-        self.aperture = child.RepeatedAperture()
+        self.aperture = native_launch.Aperture()
         blank = bytes([UNWRITTEN]) * (program.rows * OUT_WORDS * 8)
         variables = bytes(-(-max(module.segment_bytes, 1) // _PAGE) * _PAGE)
         self._initial = [blank, program.inputs().tobytes(), variables]

@@ -6,10 +6,11 @@ from collections.abc import Callable
 import number_reference as reference
 import pytest
 from binding_rows import COUNT, RANDOM, forms, patterns, run, spellings
-from interpreted_ptx import compile_verified, kernel
+from interpreted_ptx import BASE, compile_verified, kernel
 from number_reference import as_float, as_integer
 
 from vgpu_sim.compiler.lower.forms import Form
+from vgpu_sim.hal import address_map
 from vgpu_sim.isa import Instruction
 
 
@@ -123,8 +124,8 @@ def test_patterns_travel_unchanged(form: Form) -> None:
             assert got[lane] == wanted, spelling
 
 
-# The interpreter's memory is at 0x7f00_0000_0000, and the window in the same GPU's terabyte.
-_WINDOW = 0x7F00_0000_0000 + (768 << 30)
+# The window of shared memory, on the GPU that the interpreter's memory belongs to.
+_WINDOW = BASE - address_map.MODULE_OFFSET + address_map.SHARED_OFFSET
 _WINDOWS = {"shared": _WINDOW, "local": _WINDOW + (64 << 30)}
 
 

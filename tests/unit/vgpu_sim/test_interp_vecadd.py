@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from vgpu_sim.exec import interp
+from vgpu_sim.hal import address_map
 from vgpu_sim.isa.asm import assemble
 
-BASE = 0x7F00_0000_0000
+BASE = address_map.APERTURE_BASES[0] + address_map.DEVICE_OFFSET
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "isa"
 MODULE = assemble((GOLDEN / "vecadd.isa").read_text())

@@ -1,5 +1,6 @@
 """The memory that an interpreted kernel sees."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -20,7 +21,7 @@ _UNSIGNED: dict[int, np.dtype[np.unsignedinteger]] = {
 class Memory(Protocol):
     """Little-endian byte-addressed memory; alignment is not required.
 
-    Both methods raise ``BadAddress`` for the first address (in array order) whose ``width_bytes``
+    ``load`` and ``store`` raise ``BadAddress`` for the first address (in array order) whose ``width_bytes``
     are not all present, and then nothing was stored. ``width_bytes`` is 1, 2, 4 or 8.
     """
 
@@ -29,6 +30,9 @@ class Memory(Protocol):
 
     def store(self, addresses: Words, values: Words, width_bytes: int) -> None:
         """Store the low bytes of each value; of equal addresses the last one wins."""
+
+    def extents(self) -> Sequence[tuple[int, int]]:
+        """Return where memory is: (first address, first address behind it) of each piece."""
 
 
 class BufferMemory:
@@ -54,6 +58,10 @@ class BufferMemory:
         lanes = offsets[:, None] + np.arange(width_bytes)
         little = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, 8)
         self._bytes()[lanes] = little[:, :width_bytes]
+
+    def extents(self) -> Sequence[tuple[int, int]]:
+        """See ``Memory.extents``."""
+        return [(self._base, self._base + len(self._data))]
 
     def _bytes(self) -> NDArray[np.uint8]:
         # Made for each access: a lasting view would forbid the owner to resize the bytearray.

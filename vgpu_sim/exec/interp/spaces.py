@@ -13,6 +13,7 @@ from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.address_space import Memory, Words
 from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.hal import address_map
 from vgpu_sim.isa import Space
 
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is whole in its type
@@ -79,6 +80,10 @@ class Spaces:
 
     ``blocks`` blocks are resident, of ``lanes_per_block`` lanes each; without one there is no
     shared memory.
+
+    Raises (from its constructor):
+        ValueError: for global memory in the windows of shared and local memory, or so near that
+            native code would take a pointer there for one of shared memory.
     """
 
     def __init__(
@@ -89,6 +94,7 @@ class Spaces:
         lanes_per_block: int = 1,
     ) -> None:
         self._memory: Memory = launch.memory
+        _check_windows(launch)
         shared_bytes = launch.shared_bytes if blocks else 0
         if not launch.dynamic_shared_bytes:  # a vector may end behind the variable it begins in
             shared_bytes = -(-shared_bytes // _STRIDE_BYTES) * _STRIDE_BYTES
@@ -165,3 +171,16 @@ class Spaces:
     def _owners(self, private: Private, mask: Mask) -> NDArray[np.int64]:
         lanes = np.flatnonzero(mask)
         return lanes if private is self._local else lanes // self._lanes_per_block
+
+
+def _check_windows(launch: InterpretedLaunch) -> None:
+    gpu = launch.shared_window - address_map.SHARED_OFFSET
+    first = gpu + address_map.HOST_OFFSET + address_map.HOST_BYTES
+    behind = gpu + address_map.LOCAL_OFFSET + address_map.LOCAL_BYTES
+    for begin, end in launch.memory.extents():
+        if begin < behind and first < end:
+            raise ValueError(
+                f"{launch.function.name}: global memory at {begin:#x} to {end:#x} lies in the"
+                f" windows of shared and local memory, {first:#x} to {behind:#x};"
+                " use one of address_map.APERTURE_BASES"
+            )

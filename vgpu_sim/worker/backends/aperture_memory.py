@@ -53,6 +53,10 @@ class ApertureMemory:
             offsets = addresses[lanes] - self._begins[index]
             _scatter(self._views[index], offsets, values[lanes], width_bytes)
 
+    def extents(self) -> list[tuple[int, int]]:
+        """Return (first address, first address behind it) of each mapped piece."""
+        return list(zip(self._begins.tolist(), self._ends.tolist(), strict=True))
+
     def _by_region(
         self, addresses: _Words, width_bytes: int
     ) -> list[tuple[int, NDArray[np.bool_] | slice]]:

@@ -1,5 +1,6 @@
 """Memory that sampled blocks may write: what they store stays theirs."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -47,6 +48,10 @@ class Overlay:
             here = numbers == np.uint64(number)
             page = self._page(number).view(f"<u{width_bytes}")
             page[_places(addresses[here], width_bytes)] = values[here].astype(page.dtype)
+
+    def extents(self) -> Sequence[tuple[int, int]]:
+        """Return where the memory below is: stores make no new memory."""
+        return self._memory.extents()
 
     def _page(self, number: int) -> np.ndarray:
         page = self._pages.get(number)
