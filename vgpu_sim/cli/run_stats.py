@@ -12,7 +12,7 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode
 
 _COUNTS = (
     *("modules", "modules_ns", "compiled", "cached"),
-    *("shapes", "shapes_ns", "provisional", "improved", "swapped"),
+    *("shapes", "shapes_ns", "provisional", "improved", "swapped", "refused"),
 )
 _LAST_WORDS_SECONDS = 5.0
 
@@ -72,6 +72,8 @@ class Totals:
                 f"  {counts['provisional']} of them first in narrow code, {counts['improved']}"
                 f" improved since; launches improved while they ran: {counts['swapped']}"
             )
+        if counts["refused"]:
+            yield f"objects in the cache that could not be used: {counts['refused']}"
         if self.ended < self.contexts:
             yield f"contexts that still live, their work not counted: {self.contexts - self.ended}"
 

@@ -50,7 +50,8 @@ class NativeEntry:
     that are counted, or meet in a warp; else 0. ``polls`` says that they wait for other blocks
     too.
 
-    ``provisional``: there will be better code, unless its compiler ends before.
+    ``provisional``: there will be better code, unless its compiler ends before. ``refused`` is how
+    many objects of it were in the cache and could not be used.
     """
 
     address: int
@@ -59,6 +60,7 @@ class NativeEntry:
     counts: int = 0
     polls: bool = False
     provisional: bool = False
+    refused: int = 0
 
 
 @dataclass(frozen=True, slots=True)

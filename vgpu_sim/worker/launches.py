@@ -79,14 +79,12 @@ class Launches:
         backend = self._backend
         if isinstance(backend, NativeBackend):
             begin_ns = monotonic_ns()
-            provisional = False
+            found = None
             try:
                 improve = partial(self._improve, call.kernel, block)
                 found = backend.entry(site.program, site.function, block, improve)
-                provisional = found.provisional
             finally:
-                ns = monotonic_ns() - begin_ns
-                self._count((call.kernel, block), ns, provisional=provisional)
+                self._count((call.kernel, block), monotonic_ns() - begin_ns, found)
             call.set_entry(found)
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
@@ -100,11 +98,13 @@ class Launches:
             self._usage.improved += 1
             self._usage.swapped += swapped
 
-    def _count(self, shape: tuple[int, _Block], ns: int, *, provisional: bool) -> None:
+    def _count(self, shape: tuple[int, _Block], ns: int, found: NativeEntry | None) -> None:
         """Count a shape made ready once, though several streams may have waited for it."""
         with self._lock:
             first = shape not in self._ready
             self._ready.add(shape)
-            self._usage.provisional += first and provisional
+            if first and found is not None:
+                self._usage.provisional += found.provisional
+                self._usage.refused += found.refused
         if first:
             self._usage.shapes.add(1, ns)

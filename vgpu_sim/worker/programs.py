@@ -169,6 +169,7 @@ class Programs:
             self._usage.provisional,
             self._usage.improved,
             self._usage.swapped,
+            self._usage.refused,
         )
         for program in self._live.values():
             for kernel in program.kernels:

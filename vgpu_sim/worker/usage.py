@@ -41,7 +41,7 @@ class Usage:
     ``modules`` are images loaded, of which ``compiled`` were compiled and ``cached`` found in the
     cache; ``shapes`` are kernels made ready for a block shape, of which ``provisional`` began in
     code that is made fast and runs slowly, ``improved`` got better code, and ``swapped`` launches
-    went on in that while they ran.
+    went on in that while they ran. ``refused`` are objects in the cache that could not be used.
     """
 
     kernels: dict[str, Timed] = field(default_factory=dict)
@@ -52,6 +52,7 @@ class Usage:
     provisional: int = 0
     improved: int = 0
     swapped: int = 0
+    refused: int = 0
 
     def add_kernel(self, name: str, launches: int, busy_ns: int) -> None:
         """Add the launches of one kernel; one that never ran is left out."""
@@ -72,6 +73,7 @@ class Usage:
             "provisional": self.provisional,
             "improved": self.improved,
             "swapped": self.swapped,
+            "refused": self.refused,
         }
         for first in range(KERNELS_PER_MESSAGE, len(rows), KERNELS_PER_MESSAGE):
             yield {"kernels": rows[first : first + KERNELS_PER_MESSAGE]}

@@ -5,7 +5,7 @@ from typing import Any
 from vgpu_sim.cli.run_stats import Totals
 
 USED = {"modules": 1, "modules_ns": 2_500_000_000, "compiled": 3, "cached": 4, "shapes": 5}
-TIERS = {"provisional": 2, "improved": 1, "swapped": 3}
+TIERS = {"provisional": 2, "improved": 1, "swapped": 3, "refused": 0}
 
 
 def usage(*kernels: tuple[str, int, int]) -> dict[str, Any]:
@@ -47,6 +47,11 @@ def test_nothing_is_counted_that_no_context_reported() -> None:
     assert lines() == ["contexts: 0", *nothing]
     missed = "contexts that still live, their work not counted: 1"
     assert lines(STARTED, STARTED, ENDED) == ["contexts: 2", *nothing, missed]
+
+
+def test_objects_that_could_not_be_used_are_reported() -> None:
+    report = lines(STARTED, {**usage(), "refused": 2}, {**usage(), "refused": 1}, ENDED)
+    assert report[-1] == "objects in the cache that could not be used: 3"
 
 
 def test_a_kernel_is_counted_to_the_nanosecond() -> None:

@@ -31,7 +31,7 @@ def test_kernels_of_one_name_are_added_up():
 @pytest.mark.parametrize("count", [0, 1, KERNELS_PER_MESSAGE, KERNELS_PER_MESSAGE + 1, 100])
 def test_every_kernel_is_in_one_part_and_parts_fit(count):
     usage = Usage(modules=Timed(7, 8), shapes=Timed(9, 10), compiled=11, cached=12)
-    usage.provisional, usage.improved, usage.swapped = 13, 14, 15
+    usage.provisional, usage.improved, usage.swapped, usage.refused = 13, 14, 15, 16
     names = [f"{number:03}" + "k" * 124 for number in range(count)]
     for name in names:
         usage.add_kernel(name, (1 << 63) - 1, (1 << 63) - 1)
@@ -48,5 +48,6 @@ def test_every_kernel_is_in_one_part_and_parts_fit(count):
         "provisional": 13,
         "improved": 14,
         "swapped": 15,
+        "refused": 16,
     }
     assert all(set(part) == {"kernels"} for part in parts[1:])

@@ -26,10 +26,17 @@ def load(directory: Path, key: str) -> bytes | None:
 
 
 def store(directory: Path, key: str, body: bytes) -> None:
-    """Write an entry; a directory that cannot be written to is no error, only slower."""
+    """Write an entry; a directory that cannot be written to is no error, only slower.
+
+    Raises:
+        ValueError: for an entry that ``load`` would not read.
+    """
+    data = _head(key, body) + body
+    if len(data) > MAX_ENTRY_BYTES:
+        raise ValueError(f"an entry of {len(data)} bytes; at most {MAX_ENTRY_BYTES}")
     with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    own_files.replace(_path(directory, key), _head(key, body) + body)
+    own_files.replace(_path(directory, key), data)
 
 
 def _head(key: str, body: bytes) -> bytes:

@@ -27,7 +27,7 @@ from vgpu_sim.exec.jit import (
     unrolled,
 )
 from vgpu_sim.exec.jit.lines import WordTable
-from vgpu_sim.exec.jit.native_code import NativeCode
+from vgpu_sim.exec.jit.native_code import NativeCode, check_stack
 from vgpu_sim.exec.jit.plan import Block, Plan
 from vgpu_sim.exec.jit.support import refusals
 from vgpu_sim.hal import abi
@@ -107,6 +107,7 @@ class Compiler:
         self._session: Any = None
         self._emit: Callable[[str, int], bytes] = _emit_here
         self._libraries = itertools.count()
+        self.refused_keys: set[str] = set()
 
     def compile(
         self, module: Module, function: Function, block: Block, plan: Plan | None = None
@@ -276,24 +277,36 @@ class Compiler:
     def store(self, key: str, code: NativeCode) -> None:
         """Keep the best code that there is of what the key names."""
         if self._cache_dir is not None:
-            cache.store(self._cache_dir, key, code.to_bytes())
+            try:
+                cache.store(self._cache_dir, key, code.to_bytes())
+            except ValueError as error:
+                _LOG.warning("object %s is not kept: %s", key, error)
 
     def stored(self, key: str, block: Block) -> NativeCode | None:
-        """Return the code that was kept for a key."""
+        """Return the code that was kept for a key; None, and a line in the log, for what is none.
+
+        ``refused_keys`` has the keys of the latter.
+        """
         found = cache.load(self._cache_dir, key) if self._cache_dir is not None else None
         if found is None:
             return None
         try:
             return NativeCode.from_bytes(found, assemble.ENTRY, block)
-        except ValueError:
+        except ValueError as error:
+            self.refuse(key, error)
             return None
+
+    def refuse(self, key: str, error: Exception) -> None:
+        """Log and remember that a stored object cannot be used."""
+        _LOG.warning("object %s is refused, and compiled again: %s", key, error)
+        self.refused_keys.add(key)
 
     def _object(
         self, module: Module, form: ssa.SsaFunction, block: Block, plan: Plan | None
     ) -> tuple[_Generated, bytes]:
         made = self._generate(module, form, block, plan)
         try:
-            return made, self._emit(made.text, made.plan.tier)
+            return made, self._emit_generated(made)
         except CodeGenerationError as error:
             name = form.function.name
             failure = CodeGenerationError(f"{name}, {made.plan}, block {block}: {error}")
@@ -302,9 +315,16 @@ class Compiler:
         _LOG.error("%s; compiling lane by lane instead", failure)
         made = self._generate(module, form, block, SIMPLEST)
         try:
-            return made, self._emit(made.text, made.plan.tier)
+            return made, self._emit_generated(made)
         except CodeGenerationError as error:
             raise CodeGenerationError(f"{failure}; lane by lane: {error}") from error
+
+    def _emit_generated(self, made: _Generated) -> bytes:
+        try:
+            check_stack(made.stack_bytes)
+        except ValueError as error:
+            raise CodeGenerationError(str(error)) from error
+        return self._emit(made.text, made.plan.tier)
 
     def _form(
         self,

@@ -8,7 +8,17 @@ from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit import object_check
 from vgpu_sim.exec.jit.plan import Block, Plan
 
-MAX_STACK_BYTES = 16 << 20
+# Of a group of lanes; holds for what is compiled and for what is read. A worker reserves that for
+# each of up to 1,024 groups on each of its threads. Until a page is touched that costs addresses
+# alone: 256 GiB a thread, out of the 110 TiB that an aperture leaves.
+MAX_STACK_BYTES = 256 << 20
+
+
+def check_stack(stack_bytes: int) -> None:
+    """Raise ValueError for more stack of a group of lanes than a worker provides."""
+    if not 0 <= stack_bytes <= MAX_STACK_BYTES:
+        limit = f"at most {MAX_STACK_BYTES}"
+        raise ValueError(f"{stack_bytes} bytes of stack for a group of lanes; {limit}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +28,9 @@ class NativeCode:
     ``symbol`` is the entry's name in it. The entry stands where the code section, ``code_bytes``
     long, begins. ``words`` is a packed ``lines.WordTable``. How the entry is called say ``groups``,
     ``stack_bytes``, ``counts`` and ``polls`` (see ``hal.ports.NativeEntry``).
+
+    Raises (from its constructor):
+        ValueError: for more stack than a worker provides.
     """
 
     symbol: str
@@ -30,6 +43,9 @@ class NativeCode:
     stack_bytes: int = 0
     counts: int = 0
     polls: bool = False
+
+    def __post_init__(self) -> None:
+        check_stack(self.stack_bytes)
 
     def to_bytes(self) -> bytes:
         """Return the whole value but its symbol and block, which whoever asks for it knows."""
@@ -66,8 +82,6 @@ class NativeCode:
         if groups not in (0, geometry.groups) or type(stack_bytes) is not int:
             raise ValueError("damaged code")
         if type(counts) is not int or counts not in (0, geometry.span):
-            raise ValueError("damaged code")
-        if not 0 <= stack_bytes <= MAX_STACK_BYTES:
             raise ValueError("damaged code")
         object_check.check(rest[end:], symbol)
         how = (groups, stack_bytes, counts, polls)

@@ -249,7 +249,9 @@ static void provide_fibers(tw_cta *c, const tw_code *code) {
     const uint64_t bytes =
         code->stack_bytes > stacks->stack_bytes ? code->stack_bytes : stacks->stack_bytes;
     tw_stacks_close(stacks);
-    if (tw_stacks_open(stacks, count, bytes, run_group) != 0)
+    /* Many of the deepest may be more than there are addresses for; this code needs fewer. */
+    if (tw_stacks_open(stacks, count, bytes, run_group) != 0 &&
+        tw_stacks_open(stacks, code->groups, code->stack_bytes, run_group) != 0)
       tw_die_out_of_memory("no memory for the stacks of a block's threads");
   }
   const uint64_t stop =

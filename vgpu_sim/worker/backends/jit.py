@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -160,32 +160,53 @@ class JitBackend:
         name, block = variant
         kernel = record.alone(name)
         key = key_of(kernel, block, None)
-        best = self._compiler.stored(key, block)
-        if best is not None:
-            with suppress(CodeGenerationError):  # damaged, which its digest did not show
-                return record.keep(name, self._load(best))
+        kept = self._kept(record, variant, key)
+        if kept is not None:
+            return kept[1]
         with _told(record, variant):
-            if self._emitter is None or (first := self._first(record, variant, key)) is None:
+            if self._emitter is None or (found := self._first(record, variant, key)) is None:
                 best = self._compiler.make(*record.decode(name), block, checked=True)
                 entry = record.keep(name, self._load(best))
                 self._compiler.store(key, best)
-                return entry
-            entry = replace(record.keep(name, self._load(first)), provisional=True)
+                return replace(entry, refused=self._refused(key))
+            first, entry = found
+            entry = replace(entry, provisional=True, refused=self._refused(key))
         request = _KERNEL + _BLOCK.pack(*block) + kernel
         asked = self._emitter.ask(request, at_leisure=True)
         better = _Better(record, variant, key, first, improve)
         asked.add_done_callback(lambda answer: self._take(better, answer))
         return entry
 
-    def _first(self, record: Program, variant: Variant, key: str) -> NativeCode | None:
+    def _first(
+        self, record: Program, variant: Variant, key: str
+    ) -> tuple[NativeCode, NativeEntry] | None:
         """Return what is made fast; kept, too, since a process may end before what is better."""
         name, block = variant
-        found = self._compiler.stored(_first_tier(key), block)
+        kept = self._kept(record, variant, _first_tier(key))
+        if kept is not None:
+            return kept
+        made = self._compiler.first(*record.decode(name), block)
+        if made is None:
+            return None
+        self._compiler.store(_first_tier(key), made)
+        return made, record.keep(name, self._load(made))
+
+    def _kept(
+        self, record: Program, variant: Variant, key: str
+    ) -> tuple[NativeCode, NativeEntry] | None:
+        """Return code that was kept for a key, loaded; what cannot be used is compiled again."""
+        name, block = variant
+        found = self._compiler.stored(key, block)
         if found is None:
-            found = self._compiler.first(*record.decode(name), block)
-            if found is not None:
-                self._compiler.store(_first_tier(key), found)
-        return found
+            return None
+        try:
+            return found, record.keep(name, self._load(found))
+        except CodeGenerationError as err:  # damaged, which its digest did not show
+            self._compiler.refuse(key, err)
+            return None
+
+    def _refused(self, key: str) -> int:
+        return len(self._compiler.refused_keys & {key, _first_tier(key)})
 
     def _take(self, better: "_Better", answer: Future[bytes]) -> None:
         """Use better code from now on; where there is none, what there is will do."""
