@@ -80,7 +80,7 @@ def decide(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan, str]
         why = f"{len(ssa.blocks)} basic blocks: lanes are not followed where they part and meet"
         return Plan(1, 1, versioned=False, tier=int(nodes <= MAX_NODE_STRIPS)), why
     collective = any(stops.collectives(ssa))
-    if nodes > (MAX_WARP_NODE_STRIPS if collective else MAX_NODE_STRIPS):
+    if is_too_large(ssa, nodes):
         width = min(max(width for width, padding in found if padding == Padding.NONE), 4)
         while not stops.legal(ssa, geometries.Geometry(block, width, 1)):
             width //= 2
@@ -101,7 +101,7 @@ def decide(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan, str]
         if plan.width < width:
             return plan, f"lanes of a wider strip than {plan.width} may part where threads wait"
         return plan, "threads wait: as many strips as wait together and keep their registers"
-    legal = _small_enough(block, width, padding, nodes)
+    legal = _small_enough(block, width, padding, nodes, MAX_NODE_STRIPS)
     legal = [g for g in legal if _worth_so_many_strips(ssa, g) and not row_order.crowds(ssa, g)]
     return _choose_streaming(ssa, legal, found[0], registers)
 
@@ -165,6 +165,11 @@ def nodes_of(ssa: SsaFunction) -> int:
     return sum(_cost(node) for block in ssa.blocks.values() for node in block.nodes)
 
 
+def is_too_large(ssa: SsaFunction, nodes: int) -> bool:
+    """Return whether a kernel of so many nodes is compiled as narrow code without passes alone."""
+    return nodes > (MAX_WARP_NODE_STRIPS if any(stops.collectives(ssa)) else MAX_NODE_STRIPS)
+
+
 def shapes(ssa: SsaFunction, block: Block, vector_bits: int) -> list[tuple[int, Padding]]:
     """Return widths, and what to pad for them, from the one that keeps most lanes busy on."""
     found = _shapes(block, min(geometries.MAX_WIDTH, vector_bits // 32))
@@ -200,7 +205,7 @@ def _choose_stopping(
     # Else a switch costs little beside the loops.
     hot = not loops or any(b in body for b, _ in stops.stops(ssa) for body in loops)
     for width, padding in shapes:
-        found = _small_enough(block, width, padding, nodes)
+        found = _small_enough(block, width, padding, nodes, MAX_NODE_STRIPS)
         found = [g for g in found if _worth_so_many_strips(ssa, g)]
         if any(stops.collectives(ssa)):
             found = [g for g in found if g.whole_warps]
@@ -246,7 +251,7 @@ def _multiplies(ssa: SsaFunction) -> bool:
 
 
 def _small_enough(
-    block: Block, width: int, padding: Padding, nodes: int, most: int = MAX_NODE_STRIPS
+    block: Block, width: int, padding: Padding, nodes: int, most: int
 ) -> list[geometries.Geometry]:
     """Return the geometries of a width whose code is not too large, the narrowest group first."""
     legal = geometries.legal_geometries(block)

@@ -17,14 +17,12 @@ from vgpu_sim.exec.jit import (
     cache,
     choose,
     elf,
+    forms,
     lines,
     object_check,
-    products,
-    rounds,
     ssa,
     stops,
     tiers,
-    unrolled,
 )
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.exec.jit.native_code import NativeCode, check_stack
@@ -339,11 +337,7 @@ class Compiler:
             verify.check_function(function, [variable.name for variable in module.variables])
             for refusal in refusals(function):
                 raise refusal
-        form = unrolled.build(function, block)
-        products.split(form)
-        if best:
-            rounds.join(form)
-        return form
+        return forms.build(function, block, best=best)
 
     def _generate(
         self, module: Module, form: ssa.SsaFunction, block: Block, plan: Plan | None

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit import choose, dots, polls, row_order, ssa, stops, tiers, unrolled
+from vgpu_sim.exec.jit import choose, dots, forms, polls, row_order, ssa, stops, tiers
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.plan import Block, Plan
@@ -22,7 +22,7 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     """
     from vgpu_sim.exec.jit import llvm
 
-    form = unrolled.build(function, block)
+    form = forms.build(function, block, best=True)
     plan, why = choose.decide(form, block, llvm.vector_bits())
     geometry = plan.geometry(block)
     analysis = Analysis(form, geometry, assume_guards=False)
@@ -45,7 +45,8 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     versions = "one for groups that no guard ends, one with masks" if plan.versioned else "one"
     yield "versions", versions
     yield "passes", "short list, level 1" if plan.tier else "none, level 0"
-    narrow, reason = tiers.first(form, block, llvm.vector_bits())
+    early = forms.build(function, block, best=False)
+    narrow, reason = tiers.first(early, block, llvm.vector_bits())
     yield "first tier", f"{_narrow(narrow)}: {reason}"
 
 

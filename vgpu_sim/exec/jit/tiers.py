@@ -32,16 +32,22 @@ def first(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan | None
     nodes = choose.nodes_of(ssa)
     if nodes < FEW_NODES:
         return None, f"{nodes} nodes: the best plan's code takes no longer"
-    if len(ssa.blocks) > choose.MAX_MASKED_BLOCKS or nodes > choose.MAX_NODE_STRIPS:
+    if len(ssa.blocks) > choose.MAX_MASKED_BLOCKS:
+        return None, f"{len(ssa.blocks)} basic blocks: the best plan is already lane by lane"
+    if choose.is_too_large(ssa, nodes):
         return None, f"{nodes} nodes: the best plan is already a narrow one without passes"
     shapes = choose.shapes(ssa, block, vector_bits)
     together = any(stops.collectives(ssa))
+    tried = False
     for width, padding in shapes[:_TRIED]:
         for geometry in _narrow(block, width, padding, nodes, together=together):
+            tried = True
             if geometry.span > 1 and stops.legal(ssa, geometry):
                 plan = Plan(width, geometry.strips, versioned=False, tier=0, padding=padding)
                 why = f"{nodes} nodes: narrow code without passes runs until the best is there"
                 return plan, why
+    if together and not tried:
+        return None, f"{nodes} nodes: lanes meet, and a group of whole warps is too much code"
     if stops.shows_company(ssa):
         return None, "lanes see who is with them, and not in a narrow plan"
     if together:

@@ -1,0 +1,112 @@
+"""Which kernels begin in narrow code, at each limit and one beyond it, and that the reason is true."""
+
+import re
+
+import pytest
+from interpreted_ptx import compile_verified, kernel
+
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import choose, forms, tiers
+from vgpu_sim.exec.jit.explain import explain
+from vgpu_sim.isa import Module
+
+BLOCK = (128, 1, 1)
+BITS = 512
+
+
+def _kernel(meeting: str) -> Module:
+    steps = "".join(f"mad.lo.u32 %v, %v, %t, {n}; xor.b32 %v, %v, %u;" for n in range(40))
+    return compile_verified(
+        kernel(
+            f"""ld.param.u64 %d, [p]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4;
+            add.u64 %d, %d, %o; ld.global.u32 %v, [%d]; mov.u32 %u, %v; {meeting} {steps}
+            st.global.u32 [%d], %v;""",
+            ".param .u64 p",
+            registers=".reg .b64 %d, %o; .reg .b32 %t, %v, %u;",
+        )
+    )
+
+
+ALONE = _kernel("")
+MEETING = _kernel("shfl.sync.bfly.b32 %u, %v, 1, 31, -1;")
+SEEN = _kernel("activemask.b32 %u;")
+
+
+def _decided(module: Module) -> tuple[jit.Plan | None, str, jit.Plan]:
+    """Return the first tier's plan, the reason for it, and the best plan."""
+    function = module.functions[0]
+    plan, why = tiers.first(forms.build(function, BLOCK, best=False), BLOCK, BITS)
+    return plan, why, choose.choose(forms.build(function, BLOCK, best=True), BLOCK, BITS)
+
+
+def _nodes(module: Module) -> int:
+    return choose.nodes_of(forms.build(module.functions[0], BLOCK, best=False))
+
+
+def _limit(monkeypatch: pytest.MonkeyPatch, alone: int, meeting: int) -> None:
+    monkeypatch.setattr(choose, "MAX_NODE_STRIPS", alone)
+    monkeypatch.setattr(choose, "MAX_WARP_NODE_STRIPS", meeting)
+
+
+@pytest.mark.parametrize("module", [MEETING, SEEN])
+def test_where_lanes_meet_the_first_tier_has_the_limit_of_the_best_plan(
+    module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More nodes than other kernels may have: the best plan is wide code with passes."""
+    nodes = _nodes(module)
+    _limit(monkeypatch, nodes - 1, 2 * nodes)
+    plan, why, best = _decided(module)
+    assert plan == jit.Plan(16, 2, versioned=False, tier=0)
+    assert (best.width, best.strips, best.tier) == (16, 2, 1)
+    assert why == f"{nodes} nodes: narrow code without passes runs until the best is there"
+
+
+def test_where_lanes_meet_a_group_that_is_too_large_is_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nodes = _nodes(MEETING)
+    _limit(monkeypatch, nodes - 1, 2 * nodes - 1)
+    plan, why, best = _decided(MEETING)
+    assert (plan, best.tier) == (None, 0)
+    assert why == f"{nodes} nodes: lanes meet, and a group of whole warps is too much code"
+
+
+@pytest.mark.parametrize("module", [ALONE, MEETING, SEEN])
+def test_at_the_limit_and_one_beyond(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, meets = _nodes(module), module is not ALONE
+    monkeypatch.setattr(tiers, "_TRIED", 99)
+    _limit(monkeypatch, 1 if meets else nodes, nodes if meets else 1)
+    _, why, best = _decided(module)
+    assert "already" not in why
+    assert best.tier == (0 if meets else 1)  # no group of whole warps is small enough
+    _limit(monkeypatch, 1 if meets else nodes - 1, nodes - 1 if meets else 1)
+    plan, why, best = _decided(module)
+    assert plan is None
+    assert why == f"{nodes} nodes: the best plan is already a narrow one without passes"
+    assert (best.strips, best.tier) == (1, 0)
+    assert best.width <= 4
+
+
+@pytest.mark.parametrize("module", [ALONE, MEETING])
+def test_many_basic_blocks_are_the_reason(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "MAX_MASKED_BLOCKS", 0)
+    plan, why, best = _decided(module)
+    assert plan is None
+    assert re.fullmatch("[0-9]+ basic blocks: the best plan is already lane by lane", why)
+    assert (best.width, best.strips) == (1, 1)
+
+
+def test_the_real_limits_lie_where_kernels_of_matrices_are() -> None:
+    assert (choose.MAX_NODE_STRIPS, choose.MAX_WARP_NODE_STRIPS) == (8_000, 32_000)
+
+
+def test_what_is_explained_is_what_the_compiler_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = _nodes(MEETING)
+    _limit(monkeypatch, nodes - 1, 4 * nodes)
+    rows = dict(explain(MEETING.functions[0], BLOCK))
+    narrow = jit.Compiler().first(MEETING, MEETING.functions[0], BLOCK)
+    assert narrow is not None
+    shown = f"{narrow.plan.strips} strips of {narrow.plan.width} lanes: {nodes} nodes: narrow code"
+    assert rows["first tier"].startswith(shown)
+    best = jit.Compiler().make(MEETING, MEETING.functions[0], BLOCK)
+    assert rows["strip"] == f"{best.plan.width} lanes"

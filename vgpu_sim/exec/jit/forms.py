@@ -1,0 +1,16 @@
+"""The form of a kernel that plans are chosen for and code is made of."""
+
+from vgpu_sim.exec.jit import products, rounds, unrolled
+from vgpu_sim.exec.jit.plan import Block
+from vgpu_sim.exec.jit.ssa import SsaFunction
+from vgpu_sim.isa import Function
+
+
+def build(function: Function, block: Block, *, best: bool) -> SsaFunction:
+    """Return the form of ``function`` for blocks of this shape; ``best``: for the best plan's code,
+    else for the first tier's."""
+    form = unrolled.build(function, block)
+    products.split(form)
+    if best:
+        rounds.join(form)
+    return form
