@@ -99,6 +99,31 @@ def test_each_is_what_ptx_says(block: tuple[int, int, int]) -> None:
         np.testing.assert_array_equal(row, wanted, err_msg=name)
 
 
+def test_low_bits_of_what_was_narrower_once() -> None:
+    """PTX ISA, "Special Registers": 16-bit and, of %gridid, 32-bit mov and cvt read the low bits."""
+    block, names = (8, 2, 3), ["%gridid", "%tid.x", "%tid.y", "%ntid.x", "%ctaid.x", "%nctaid.z"]
+    reads = [f"mov.u16 %h, {name}; cvt.u32.u16 %r3, %h;" for name in names]
+    reads += [f"cvt.u32.u16 %r3, {name};" for name in names]
+    reads += ["mov.u32 %r3, %gridid;", "mov.b32 %r3, %gridid;", "cvt.u32.u32 %r3, %gridid;"]
+    reads += ["cvt.s32.s16 %r3, %gridid;"]
+    threads = int(np.prod(block) * np.prod(GRID))
+    stores = "".join(
+        f"{read} cvt.u64.u32 %v, %r3; st.global.u64 [%o+{8 * threads * i}], %v;\n"
+        for i, read in enumerate(reads)
+    )
+    registers = REGISTERS + ".reg .b16 %h;"
+    module = compile_verified(kernel(PLACE + stores, ".param .u64 out", registers=registers))
+    plans = [None, jit.Plan(1, 1), jit.Plan(8, 1)]
+    (found,) = compare(module, [bytes(8 * threads * len(reads))], GRID, block, plans)
+    rows = np.frombuffer(found, np.uint64).reshape(len(reads), threads)
+    expected = _expected(block)
+    wanted = [expected[name] & np.uint64(0xFFFF) for name in names] * 2
+    wanted += [expected["%gridid"] & np.uint64(0xFFFF_FFFF)] * 3
+    wanted += [np.full(threads, (native_launch.GRID_ID & 0xFFFF) - 0x1_0000 & 0xFFFF_FFFF)]
+    for read, row, want in zip(reads, rows, wanted, strict=True):
+        np.testing.assert_array_equal(row, want, err_msg=read)
+
+
 def test_parts_of_running_ones_fit_together() -> None:
     """Read one after the other, low, whole and high differ by less than a low part's range."""
     module = _module(list(RUNNING), 32)

@@ -108,11 +108,11 @@ def _check_named(scope: Scope, type_: Type, name: tree.Name, *, plain: bool) -> 
             _check_register(type_, _whole(register, name), name)
         case Register(own) if own.kind in ("integer", "bits"):
             _check_register(type_, Register(own), name)
-        case Special(bits) if plain:
+        case Special(bits, once) if plain:
             numbers = type_.kind in ("integer", "bits") and type_.bits <= bits
             if bits == 1 and type_.kind == "pred":
                 return
-            if not numbers or (bits == 64 and type_.bits != 64):
+            if not numbers or (bits == 64 and type_.bits not in (64, *once)):
                 raise Invalid(f"{name.text!r} cannot be read as .{type_.name}", name)
         case Place() | Symbol():
             if type_.kind not in ("integer", "bits") or type_.bits < 32:

@@ -167,7 +167,7 @@ def _check_value(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Typ
         case tree.Not(inner) if type_.kind == "pred" and not wanted.written:
             _predicate(scope, inner)
         case tree.Name() if wanted.special and isinstance(special := scope.need(operand), Special):
-            if special.bits != type_.bits:
+            if type_.bits not in (special.bits, *special.once):
                 raise Invalid(f"{operand.text!r} cannot be read as .{type_.name}", operand)
         case tree.Name():
             _register(scope, operand, type_, wider=wanted.wider)

@@ -8,6 +8,11 @@ from vgpu_sim.compiler.lower.naming import Names
 from vgpu_sim.compiler.ptx import grammar, tree
 
 _WIDE = frozenset({"%clock64", "%globaltimer", "%gridid", "%current_graph_exec"})
+# What was narrower once; mov and cvt still read so many low bits (PTX ISA, "Special Registers").
+_ONCE = {
+    **dict.fromkeys(("%tid", "%ntid", "%ctaid", "%nctaid"), (16,)),
+    "%gridid": (16, 32),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +43,10 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Special:
-    """A special register, of 1, 32 or 64 bits."""
+    """A special register, of 1, 32 or 64 bits. ``once`` are the widths that it had before."""
 
     bits: int
+    once: tuple[int, ...] = ()
 
 
 Meaning = Register | Place | Symbol | Special
@@ -63,7 +69,7 @@ class Scope(Names[Meaning]):
         if found is not None:
             return found[1]
         if grammar.is_special(name.text):
-            return Special(_special_bits(name.text))
+            return Special(_special_bits(name.text), _ONCE.get(name.text, ()))
         raise Invalid(f"{name.text!r} is not declared", name)
 
     def register(self, name: tree.Name) -> Register:
