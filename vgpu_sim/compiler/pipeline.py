@@ -10,6 +10,7 @@ from vgpu_sim.compiler import allocation, expansion, legality, system_calls, tar
 from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.ptx import decode, parse, tree
+from vgpu_sim.compiler.source_lines import SourceLines
 from vgpu_sim.isa import Module
 
 _MAX_SHOWN_CHARACTERS = 400
@@ -53,10 +54,8 @@ def _parse(compilation: Compilation) -> Compilation:
 
 def _line(source: str, line: int) -> str:
     """Return a line of the source fit for a terminal; nothing for line 0, the whole file."""
-    lines = source.split("\n", line)
-    if not 0 < line <= len(lines):
-        return ""
-    text = " ".join(lines[line - 1][:_MAX_SHOWN_CHARACTERS].split())
+    shown = SourceLines(source).text(line, _MAX_SHOWN_CHARACTERS)
+    text = " ".join(shown.split())
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

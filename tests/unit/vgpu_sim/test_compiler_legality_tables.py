@@ -14,7 +14,10 @@ from vgpu_sim.compiler.ptx import grammar, parse
 # that an address or index may be made of.
 TYPES = {
     **{f"{kind}{bits}": (bits, True) for kind in "usb" for bits in (8, 16, 32, 64)},
-    "f16": (16, False), "f16x2": (32, False), "f32": (32, False), "f64": (64, False),
+    "f16": (16, False),
+    "f16x2": (32, False),
+    "f32": (32, False),
+    "f64": (64, False),
     "pred": (1, False),
 }
 REGISTERS = " ".join(f".reg .{name} %{name}_;" for name in TYPES)

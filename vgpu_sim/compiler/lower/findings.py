@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from vgpu_sim.compiler.errors import Diagnostic, InvalidPtxError, UnsupportedPtxError
+from vgpu_sim.compiler.source_lines import SourceLines
 
 _MAX_TEXT_CHARACTERS = 400
 
@@ -47,14 +48,15 @@ class Findings:
     name: str
     unsupported: list[Diagnostic] = field(default_factory=list)
     invalid: list[Diagnostic] = field(default_factory=list)
-    _lines: list[str] = field(default_factory=list)
+    _lines: SourceLines | None = None
 
     def part(self) -> "Findings":
         """Return findings about a part of the file, whose unsupported ones are its own.
 
         What breaks a rule of PTX concerns the whole file and is recorded for it.
         """
-        return Findings(self.source, self.name, invalid=self.invalid, _lines=self._lines)
+        lines = self._lines = self._lines or SourceLines(self.source)
+        return Findings(self.source, self.name, invalid=self.invalid, _lines=lines)
 
     def add(self, refusal: Refusal, statement: Positioned) -> None:
         """Record ``refusal`` about ``statement``."""
@@ -70,9 +72,8 @@ class Findings:
             end = getattr(statement, "end", start)
             raw = self.source[start : min(end + 1, start + _MAX_TEXT_CHARACTERS)]
         else:
-            if not self._lines:
-                self._lines += self.source.split("\n")  # in place: the list is shared
-            raw = self._lines[statement.line - 1]
+            self._lines = self._lines or SourceLines(self.source)
+            raw = self._lines.text(statement.line, _MAX_TEXT_CHARACTERS)
         return " ".join(raw[:_MAX_TEXT_CHARACTERS].split())
 
     def raise_any(self) -> None:

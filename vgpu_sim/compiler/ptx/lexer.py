@@ -47,18 +47,19 @@ START = Place(1, 0)
 # code, and neither does the source of another language between ``.source_begin`` and
 # ``.source_end``; one that is not closed is no word, or many of them would be as many searches of
 # the whole text. A trailing letter or digit on a number is caught by the lookahead, so ``12abc`` is
-# an error and never two tokens.
+# an error and never two tokens. Repetitions are possessive: the engine keeps hundreds of bytes for
+# each repetition of a group that it might take back, and a string may be as long as a file.
 _TOKEN = re.compile(
     r"""[ \t\r\f\v]*(?:
     (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
   | (?P<newline>\n)
   | (?P<comment>//[^\n]*|/\*.*?\*/|@@DWARF\b[^\n]*|\.source_begin\b.*?\.source_end\b)
-  | (?P<fraction>\.[0-9]+(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_$.:]))
-  | (?P<dotted>\.(?!source_begin\b)[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+(?::[0-9]+)?)*)
+  | (?P<fraction>\.[0-9]++(?:[eE][+-]?[0-9]++)?+(?![A-Za-z0-9_$.:]))
+  | (?P<dotted>\.(?!source_begin\b)[A-Za-z0-9_$]++(?:::[A-Za-z0-9_]++(?::[0-9]++)?+)*+)
   | (?P<bits>0[fF][0-9A-Fa-f]{8}(?![A-Za-z0-9_$])|0[dD][0-9A-Fa-f]{16}(?![A-Za-z0-9_$]))
-  | (?P<float>[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)(?![A-Za-z0-9_$.]))
-  | (?P<integer>(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|[0-9]+)U?(?![A-Za-z0-9_$.]))
-  | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
+  | (?P<float>[0-9]++(?:\.[0-9]*+(?:[eE][+-]?[0-9]++)?+|[eE][+-]?[0-9]++)(?![A-Za-z0-9_$.]))
+  | (?P<integer>(?:0[xX][0-9A-Fa-f]++|0[bB][01]++|[0-9]++)U?+(?![A-Za-z0-9_$.]))
+  | (?P<string>"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+")
   | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||/(?!\*)|[{}()\[\]<>,;:+\-*%!~@|&^=?])
   | (?P<wrong>.|\Z)
     )""",

@@ -3,7 +3,7 @@
 Each is far above what compilers emit and low enough that parsing stays linear and shallow.
 """
 
-MAX_SOURCE_CHARACTERS = 16 << 20
+MAX_SOURCE_CHARACTERS = 64 << 20  # as much as an image has bytes (hal.messages.MAX_IMAGE_BYTES)
 MAX_NUMBER_CHARACTERS = 80
 MAX_IDENTIFIER_CHARACTERS = 16384  # C++ mangled names reach a few thousand
 MAX_BLOCK_DEPTH = 64  # nested { } scopes
