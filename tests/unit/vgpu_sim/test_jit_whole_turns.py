@@ -3,7 +3,10 @@
 import re
 from pathlib import Path
 
+import both_backends
+import numpy as np
 import pytest
+from interpreted_ptx import compile_verified, kernel
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
@@ -59,6 +62,30 @@ def test_pointers_whose_reach_is_that_of_one_loop_have_one_loop() -> None:
     """A counter in odd steps meets every limit, so it is known how far a pointer gets."""
     assert not _WHOLE.findall(_text(_kernel(_ADD, step=1)))
     assert not _WHOLE.findall(_text(_kernel(_ADD, limit="100000")))
+
+
+@pytest.mark.parametrize("at", ["%in", "%in+256", "%a"])
+@pytest.mark.parametrize("plan", [jit.Plan(16, 2), jit.Plan(16, 4), jit.Plan(8, 1)])
+def test_what_memory_held_before_the_loop_is_read_again(at: str, plan: jit.Plan) -> None:
+    """Each turn loads what the turn before has stored, and so does the first."""
+    module = compile_verified(
+        kernel(
+            f"""ld.param.u64 %in, [in]; ld.param.u32 %n, [n]; mov.u32 %t, %tid.x; mov.u32 %i, %t;
+            mul.wide.u32 %w, %t, 4; add.s64 %in, %in, %w; mov.u64 %a, %in;
+            ld.global.u32 %y, [{at}];
+            turn: ld.global.u32 %x, [{at}]; mad.lo.u32 %x, %x, 3, %y; st.global.u32 [{at}], %x;
+            add.s32 %i, %i, 64; setp.lt.s32 %p, %i, %n; @%p bra turn;""",
+            ".param .u64 in, .param .u32 n",
+            registers=".reg .b64 %a, %in, %w; .reg .b32 %i, %n, %t, %x, %y; .reg .pred %p;",
+        )
+    )
+    block = (64, 1, 1)
+    assert plan.strips < 2 or _WHOLE.findall(
+        jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
+    )
+    data = np.random.default_rng(3).integers(0, 1 << 32, 4 * 64, dtype=np.uint32).tobytes()
+    for count in (64, 64 * 4, 64 * 4 + 17):
+        both_backends.compare(module, [data], (1, 1, 1), block, [plan], [count])
 
 
 def test_first_tier_has_masks_alone() -> None:

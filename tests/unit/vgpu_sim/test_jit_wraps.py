@@ -27,16 +27,21 @@ _KERNELS = Path(__file__).parents[3] / "benchmarks/exec/kernels"
 
 @dataclass(frozen=True)
 class _Kernel:
-    """Each of three turns reads ``count`` words from index ``%i`` on, which goes on by ``step``."""
+    """Each of three turns reads ``count`` words from index ``%i`` on, which goes on by ``step``.
+
+    Negative: the factor of indices is -4, so that words before the wrap have rising indices.
+    """
 
     type_: str
     index: str
     count: int = 1
     guard: str = ""
+    negative: bool = False
 
     def module(self) -> Module:
+        factor = -4 if self.negative else 4
         loads = "".join(
-            f"""add.{self.type_} %j, %i, {n}; mul.wide.{self.type_} %w, %j, 4;
+            f"""add.{self.type_} %j, %i, {n}; mul.wide.{self.type_} %w, %j, {factor};
             add.s64 %a, %in, %w; {self.guard} ld.global.u32 %x, [%a]; st.shared.u32 [%own], %x;
             mad.lo.u32 %sum, %x, {n + 1}, %sum;"""
             for n in range(self.count)
@@ -79,6 +84,7 @@ def _of_type(number: int, type_: str) -> int:
 
 _ROW = "mov.u32 %j, %t;"
 _BACKWARDS = "neg.s32 %j, %t;"
+_SUBTRACTED = "sub.s32 %i, %i, %t; mov.u32 %j, 0;"
 _SPREAD = "mul.lo.u32 %j, %t, 4;"
 _UNKNOWN = "mul.lo.u32 %j, %t, %far;"
 _CASES = {
@@ -86,6 +92,7 @@ _CASES = {
     "row, unsigned": (_Kernel("u32", _ROW), 1, 64),
     "row, those behind the wrap": (_Kernel("s32", _ROW, guard="@%q"), 1, 64),
     "row backwards": (_Kernel("s32", _BACKWARDS), -1, 64),
+    "row by a negative factor": (_Kernel("s32", _SUBTRACTED, negative=True), -1, -64),
     "rows of lanes": (_Kernel("s32", _SPREAD, 4), 4, 256),
     "rows of lanes, unsigned": (_Kernel("u32", _SPREAD, 4), 4, 256),
     "lanes here and there": (_Kernel("s32", _UNKNOWN, 4), 20, 4),
@@ -122,6 +129,9 @@ def test_lanes_behind_the_wrap_read_what_they_ask_for(
         words = {n: int(low.as_type("<u4")[n]) for n in range(_PAGE)}
     else:
         start, origin = (top - before) % (1 << 32), middle - 4 * top
+    if kernel.negative:  # the complement of an index times -4 is four times the index, and 4
+        start, origin = ~start, origin - 4
+        words = {~index: word for index, word in words.items()}
     out = memory.allocate(bytes(4 * _BLOCK[0]))
     module = kernel.module()
     function = module.functions[0]
