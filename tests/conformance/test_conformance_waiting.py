@@ -65,6 +65,35 @@ def test_lanes_that_will_wait_for_each_other_know_who_is_there(
     assert (answers[:, there, 1] == 1).all()
 
 
+_ONE_BY_ONE = {
+    "a lock": waiting_kernels.LOCK,
+    "halves": waiting_kernels.HALVES,
+    "a lock and halves": waiting_kernels.LOCK + waiting_kernels.HALVES,
+    "barriers in a line": waiting_kernels.LOCK
+    + "bar.warp.sync -1; mov.u32 %r8, -1; bar.warp.sync %r8;",
+}
+
+
+@pytest.mark.parametrize("before", _ONE_BY_ONE)
+@pytest.mark.parametrize(("block", "until"), [(64, 64), (40, 40), (5, 5), (64, 40)])
+def test_lanes_that_have_just_met_know_of_all(before: str, block: int, until: int) -> None:
+    """Behind a barrier of the whole warp nobody is elsewhere, whatever was before."""
+    module, shape = waiting_kernels.met(_ONE_BY_ONE[before], until), (block, 1, 1)
+    chosen = [None, jit.Plan(1, 1)]
+    found = compare(module, [words(1), words(2 * block)], (2, 1, 1), shape, chosen)
+    answers = np.frombuffer(found[1], "<u4").reshape(2, block)
+    warps = [sum(1 << n for n in range(min(32, until - w))) for w in range(0, until, 32)]
+    assert (answers[:, :until] == np.repeat(warps, 32)[:until]).all()
+
+
+def test_lanes_that_have_met_at_different_barriers_do_not_wait_again() -> None:
+    """Some would wait at ACTIVEMASK for those that wait for them."""
+    module, shape = waiting_kernels.met_elsewhere(), (32, 1, 1)
+    found = compare(module, [words(1), words(32)], (1, 1, 1), shape, [None, jit.Plan(1, 1)])
+    even = np.frombuffer(found[1], "<u4")[::2]
+    assert (even == 1 << np.arange(0, 32, 2, dtype=np.uint32)).all()
+
+
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (4, 64), (40, 16), (9, 96)])
 def test_threads_of_the_grid_go_on_one_after_the_other(

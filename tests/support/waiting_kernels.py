@@ -55,6 +55,72 @@ DONE:
     )
 
 
+LOCK = """
+TRY:
+    atom.cas.acquire.gpu.global.b32 %r6, [%d1], 0, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra TRY;
+    atom.exch.release.gpu.global.b32 %r6, [%d1], 0;
+"""
+HALVES = """
+    and.b32 %r6, %r0, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra ODD;
+    shfl.sync.bfly.b32 %r9, %r0, 2, 31, 0x55555555;
+    bra BOTH;
+ODD:
+    shfl.sync.bfly.b32 %r9, %r0, 4, 31, 0xaaaaaaaa;
+BOTH:
+"""
+
+
+def met(before: str, until: int) -> Module:
+    """Threads below ``until`` do something apart, meet in their warp, and store who is here."""
+    return kernel(
+        f"""
+    setp.ge.u32 %p0, %r0, {until};
+    @%p0 bra END;
+    {before}
+    bar.warp.sync 0xffffffff;
+    add.u32 %r7, %r3, 1;
+    activemask.b32 %r5;
+    mul.wide.u32 %d4, %r3, 4;
+    add.u64 %d4, %d2, %d4;
+    st.global.u32 [%d4], %r5;
+END:
+""",
+        2,
+    )
+
+
+def met_elsewhere() -> Module:
+    """Even and odd threads meet at two barriers; odd ones wait for what even ones do then."""
+    return kernel(
+        """
+    and.b32 %r6, %r0, 1;
+    setp.ne.u32 %p1, %r6, 0;
+    @%p1 bra ODD;
+    bar.warp.sync -1;
+    activemask.b32 %r5;
+    st.volatile.global.u32 [%d1], 7;
+    bra END;
+ODD:
+    bar.warp.sync -1;
+WAIT:
+    ld.volatile.global.u32 %r5, [%d1];
+    setp.eq.u32 %p2, %r5, 0;
+    @%p2 bra WAIT;
+END:
+    mov.u32 %r7, %lanemask_eq;
+    and.b32 %r7, %r7, %r5;
+    mul.wide.u32 %d4, %r3, 4;
+    add.u64 %d4, %d2, %d4;
+    st.global.u32 [%d4], %r7;
+""",
+        2,
+    )
+
+
 def company(behind: str, until: int) -> Module:
     """Threads below ``until`` ask who is here, then come one by one through a lock in which they ask
     again. Each stores the first answer, and whether it was in the second one itself."""

@@ -268,7 +268,7 @@ class ResidentBlocks(Lanes):
         rows = allowed.reshape(-1, WARP_LANES)
         apart = len({path.warp for path in paths}) < len(paths)  # a warp is here on two paths
         if instruction.op is Op.ACTIVEMASK:
-            for some in [[path] for path in paths] if apart else [paths]:
+            for some in self._companies(paths) if apart else [paths]:
                 mask = allowed & self._mask(some)
                 SEMANTICS[instruction.op](self, instruction, mask)
             return self._go_behind(paths)
@@ -284,6 +284,17 @@ class ResidentBlocks(Lanes):
                 lanes = _rows(allowed)[path.warp] & path.lanes
                 self._wait_for(instruction, path, lanes, members[path.warp].tolist())
         return None
+
+    def _companies(self, paths: list[Path]) -> list[list[Path]]:
+        """Return which paths run together: all of a warp, if these are all that it has left."""
+        warps: dict[int, list[Path]] = {}
+        for path in paths:
+            warps.setdefault(path.warp, []).append(path)
+        found = []
+        for warp, own in warps.items():
+            whole = sum(path.lanes for path in own) == self._live[warp // self._warps][warp]
+            found += [own] if whole else [[path] for path in own]
+        return found
 
     def _wait_for(self, instruction: Instruction, path: Path, lanes: int, named: list[int]) -> None:
         """Let ``lanes`` of a path wait for those that they name; the others go on."""

@@ -5,7 +5,8 @@ be on another way when the others stop; where the analysis cannot show that, the
 """
 
 import functools
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit import lockstep, polls
@@ -18,6 +19,7 @@ from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
 from vgpu_sim.isa.families.sync import BARRIERS
 
+_ALL_LANES = (1 << WARP_THREADS) - 1
 Cause = tuple[str, int]
 Dimensions = tuple[int, int, int]
 
@@ -62,13 +64,14 @@ def companies(ssa: SsaFunction, block: Dimensions) -> frozenset[Operation]:
 
     It is one to which all lanes that have not ended come on one way, and before which none of them
     waits but where all do: what a lane polls for, or stops for while others are elsewhere, may be
-    what somebody does behind it.
+    what somebody does behind it. Or it follows a barrier at which all of them have just met.
     """
     found = {node: place for place, node in collectives(ssa) if _asks_for_company(node)}
+    met = _met(ssa, found.keys())
     warps = (g for g in legal_geometries(block) if g.whole_warps and g.span > 1)
     warp = min(warps, key=lambda geometry: geometry.span, default=None)
     if not found or warp is None:
-        return frozenset()
+        return met
     partial = _partial_blocks(analyse(ssa, warp, assume_guards=False))
     alone = {place for place, _ in stops(ssa)} | {
         place for place, node in collectives(ssa) if node not in found
@@ -76,7 +79,57 @@ def companies(ssa: SsaFunction, block: Dimensions) -> frozenset[Operation]:
     graph = ssa.graph
     waits = (*polls.polling(ssa), *(place for place in alone if place in partial))
     behind = {place for begin in waits for place in _reached(graph, begin, graph.exit)}
-    return frozenset(node for node, place in found.items() if place not in behind | partial.keys())
+    away = behind | partial.keys()
+    return met | {node for node, place in found.items() if place not in away}
+
+
+def _met(ssa: SsaFunction, found: Iterable[Operation]) -> frozenset[Operation]:
+    """Return those of ``found`` that follow a barrier of the whole warp, which all come to at once.
+
+    Lanes at different barriers of one mask meet as well. They do not where there is one such
+    barrier, or where each is passed once at most and of any two one dominates the other: then lanes
+    come to the first one, all together to the next, and so on. Between the barrier and ACTIVEMASK
+    is straight code that waits for nothing.
+    """
+    barriers = [
+        (place, node)
+        for place, node in collectives(ssa)
+        if node.instruction.op is Op.BAR_WARP and (_is_whole(node) or not _is_known(node))
+    ]
+    if any(node.guard is not None for _, node in barriers):
+        return frozenset()
+    if len(barriers) > 1 and not _in_one_line(ssa.graph, [place for place, _ in barriers]):
+        return frozenset()
+    wanted, answered = set(found), set()
+    for block in ssa.blocks.values():
+        here = False
+        for node in block.nodes:
+            if not isinstance(node, Operation):
+                continue
+            if node in wanted:
+                answered |= {node} if here else set()
+            elif EFFECTS[node.instruction.op].collective or EFFECTS[node.instruction.op].stops:
+                here = node.instruction.op is Op.BAR_WARP and _is_whole(node)
+    return frozenset(answered)
+
+
+def _is_known(barrier: Operation) -> bool:
+    return isinstance(barrier.sources[-1], Literal)
+
+
+def _is_whole(barrier: Operation) -> bool:
+    """Return whether a barrier names every lane of its warp, by a constant."""
+    members = barrier.sources[-1]
+    return isinstance(members, Literal) and members.bits & _ALL_LANES == _ALL_LANES
+
+
+def _in_one_line(graph: Cfg, places: Sequence[int]) -> bool:
+    """Return whether of any two blocks one dominates the other, and none is in a cycle."""
+    for place in places:
+        if any(place in _reached(graph, way, graph.exit) for way in graph.blocks[place].successors):
+            return False
+    pairs = itertools.combinations(set(places), 2)
+    return all(graph.dominates(a, b) or graph.dominates(b, a) for a, b in pairs)
 
 
 def _asks_for_company(node: Operation) -> bool:

@@ -96,8 +96,8 @@ ROWS: Final = (
         "d = the lanes that execute the word together, a bit each. Code that the JIT made for"
         " single lanes, because they may wait for each other at different places, waits there for"
         " all that have not ended if all come there on one way, and if nobody waits before it but"
-        " where all of a warp do; elsewhere nobody waits, and such a lane knows of none but"
-        " itself.",
+        " where all of a warp do, or if they have just met at a barrier of the whole warp;"
+        " elsewhere nobody waits, and such a lane knows of none but itself.",
         "activemask",
         dsts=(Role.COUNT,),
         effects=_COLLECTIVE,
