@@ -1,9 +1,10 @@
 """A fabric of connection managers' clients in this process, with a clock that tests turn."""
 
 import ctypes
+import itertools
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import cm
@@ -26,6 +27,7 @@ class Fabric:
         self.now = 100.0
         self.queue: deque[Callable[[], None]] = deque()
         self.manager = Manager(lambda: self.now, self.queue.append, lambda when: None)
+        self.asking, self.answering = itertools.count(17, 2), itertools.count(18, 2)
 
     def run(self) -> None:
         """Deliver every message."""
@@ -52,7 +54,7 @@ class Client:
     ) -> None:
         self.fabric = fabric
         own = gids or address_of(index).gids
-        self.gid = own[1]
+        self.gids, self.gid = own, own[1]
         self.ids = Ids(
             *(fabric.manager, own, lambda address: address == LOOPBACK),
             shared_loopback=shared,
@@ -99,13 +101,21 @@ class Client:
         assert self.event().type == Event.ROUTE_RESOLVED
         return one
 
-    def connect(self, one: int, data: bytes = b"", qpn: int = 17, **values: int) -> None:
-        """Ask for a connection."""
+    def queue_pair(self, numbers: Iterator[int]) -> int:
+        """Let the function have a queue pair with the next of these numbers; return it."""
+        number = next(numbers)
+        self.fabric.manager.bindings.add_queue_pair(number, self.gids, lambda: None)
+        return number
+
+    def connect(self, one: int, data: bytes = b"", qpn: int | None = None, **values: int) -> None:
+        """Ask for a connection of this queue pair; without one, of a new one."""
+        qpn = self.queue_pair(self.fabric.asking) if qpn is None else qpn
         self.ids.connect(parameters(one, data, qpn, **values))
         self.fabric.run()
 
-    def accept(self, one: int, data: bytes = b"", qpn: int = 18, **values: int) -> None:
-        """Accept one."""
+    def accept(self, one: int, data: bytes = b"", qpn: int | None = None, **values: int) -> None:
+        """Accept one with this queue pair; without one, with a new one."""
+        qpn = self.queue_pair(self.fabric.answering) if qpn is None else qpn
         self.ids.accept(parameters(one, data, qpn, **values))
         self.fabric.run()
 

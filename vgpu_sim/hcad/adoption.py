@@ -34,7 +34,7 @@ class Adopting(Programs):
         objects.share = function.share
         objects.providers = self.providers
         objects.wire_groups = self.wire_groups
-        objects.service_of = self.cm.manager.service_of
+        objects.bindings = self.cm.manager.bindings
         with function.share.adopting():
             function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
             objects.load(saved, luggage)

@@ -6,11 +6,11 @@ from typing import Final
 
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType
-from vgpu_sim.hal.hca import HCA_MAX_MTU, HcaQpAttributes
+from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_QPN_MASK, HcaQpAttributes
 from vgpu_sim.hal.verbs import VerbsState
 from vgpu_sim.hcad.cm_connection import Told
+from vgpu_sim.hcad.cm_endpoints import Function
 from vgpu_sim.hcad.cm_id import CmId
-from vgpu_sim.hcad.cm_manager import Function
 from vgpu_sim.hcad.cm_messages import Message, Path, Rej, Rep, Req, SidrRep, SidrReq
 from vgpu_sim.hcad.cm_private import HEADER_BYTES
 
@@ -25,6 +25,21 @@ _TYPES: Final = {
     Told.TIMEWAIT_OVER: CmEventType.TIMEWAIT_EXIT,
     Told.FOUND: CmEventType.ESTABLISHED,
 }
+
+
+def private_data(wanted: cm.CmConnect | cm.CmReject, most: int) -> bytes:
+    """Return a client's private data. Raises OSError where it is longer than ``most``."""
+    if wanted.data_bytes > min(most, cm.CM_MAX_DATA):
+        raise OSError(errno.EINVAL, f"{wanted.data_bytes} bytes of private data: at most {most}")
+    return bytes(wanted.data[: wanted.data_bytes])
+
+
+def queue_pair(wanted: cm.CmConnect) -> int:
+    """Return the number of a client's queue pair. Raises OSError where there is no such number."""
+    if not 0 < wanted.qpn <= HCA_QPN_MASK:
+        raise OSError(errno.EINVAL, f"queue pair {wanted.qpn}")
+    number: int = wanted.qpn
+    return number
 
 
 def request(

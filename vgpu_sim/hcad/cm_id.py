@@ -10,7 +10,7 @@ from typing import Protocol
 from vgpu_sim.hal.cm import CmPortSpace, CmRoute
 from vgpu_sim.hcad.cm_channel import Channel
 from vgpu_sim.hcad.cm_connection import Told
-from vgpu_sim.hcad.cm_manager import Endpoint, Function
+from vgpu_sim.hcad.cm_endpoints import Endpoint, Function
 from vgpu_sim.hcad.cm_messages import Message, Req, SidrReq
 
 

@@ -13,12 +13,13 @@ from typing import TypeVar
 from vgpu_sim.fabric.addresses import NETWORK
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType, CmPortSpace
-from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_QPN_MASK, HcaHandle
+from vgpu_sim.hal.hca import HCA_MAX_MTU, HcaHandle
 from vgpu_sim.hcad import cm_connection, cm_events, cm_private
 from vgpu_sim.hcad.cm_channel import Channel, Channels
 from vgpu_sim.hcad.cm_connection import InvalidCall, Step, Told
+from vgpu_sim.hcad.cm_endpoints import Endpoint
 from vgpu_sim.hcad.cm_id import CmId, IdState
-from vgpu_sim.hcad.cm_manager import Endpoint, Manager
+from vgpu_sim.hcad.cm_manager import Manager
 from vgpu_sim.hcad.cm_messages import (
     MOST_DATA,
     Message,
@@ -204,7 +205,7 @@ class Ids:
             server = self.manager.server_of(service, self.function) if shared else self.function
             peer = server.gid
         kind: type = SidrReq if one.is_datagrams else Req
-        data = _data(wanted, MOST_DATA[kind] - _HEADER)
+        data = cm_events.private_data(wanted, MOST_DATA[kind] - _HEADER)
         header = cm_private.Endpoints(one.gid, one.port, peer)
         try:
             data = cm_private.pack(header) + data
@@ -218,6 +219,8 @@ class Ids:
         else:
             path = Path(one.gid, peer, wanted.traffic_class)
             mtu = self.manager.mtu_of(self.function, peer)
+            if wanted.qpn:
+                self.manager.bindings.check_own(one.gid, wanted.qpn)
             request = cm_events.request(wanted, number, service, path, one.psn, data, mtu)
         one.request = request
         one.state = IdState.CONNECTING
@@ -229,13 +232,15 @@ class Ids:
         number = endpoint.connection.local_id
         answer: Rep | SidrRep
         if one.is_datagrams:
-            data = _data(wanted, MOST_DATA[SidrRep])
+            data = cm_events.private_data(wanted, MOST_DATA[SidrRep])
             key = wanted.qkey or cm.CM_UDP_QKEY
-            answer = SidrRep(number, SidrStatus.VALID, _qpn(wanted), one.service, key, data)
+            qpn = cm_events.queue_pair(wanted)
+            answer = SidrRep(number, SidrStatus.VALID, qpn, one.service, key, data)
         else:
-            data = _data(wanted, MOST_DATA[Rep])
+            data = cm_events.private_data(wanted, MOST_DATA[Rep])
+            self.manager.bindings.check_own(one.gid, wanted.qpn)
             answer = cm_events.reply(
-                wanted, number, endpoint.connection.remote_id, _qpn(wanted), one.psn, data
+                wanted, number, endpoint.connection.remote_id, wanted.qpn, one.psn, data
             )
         self._step(endpoint, lambda now: cm_connection.accept(endpoint.connection, answer, now))
         one.settle()
@@ -253,7 +258,7 @@ class Ids:
     def reject(self, wanted: cm.CmReject) -> None:
         """Say no to who asked, or to its answer. Raises OSError."""
         one, endpoint = self.connected(wanted.handle)
-        data = _data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
+        data = cm_events.private_data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
         reason = Reason.CONSUMER_DEFINED
         self._step(endpoint, lambda now: cm_connection.reject(endpoint.connection, reason, data))
         one.settle()
@@ -368,23 +373,10 @@ class Ids:
         return handle
 
 
-def _data(wanted: cm.CmConnect | cm.CmReject, most: int) -> bytes:
-    if wanted.data_bytes > min(most, cm.CM_MAX_DATA):
-        raise OSError(errno.EINVAL, f"{wanted.data_bytes} bytes of private data: at most {most}")
-    return bytes(wanted.data[: wanted.data_bytes])
-
-
 def _give_back(one: CmId, events: list[CmEvent]) -> None:
     for event in events:
         if event.handle == one.handle:
             one.channel.emit(event)
-
-
-def _qpn(wanted: cm.CmConnect) -> int:
-    if not 0 < wanted.qpn <= HCA_QPN_MASK:
-        raise OSError(errno.EINVAL, f"queue pair {wanted.qpn}")
-    number: int = wanted.qpn
-    return number
 
 
 def _refused(number: int) -> OSError:

@@ -9,12 +9,13 @@ import heapq
 import itertools
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final
 
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import cm_connection as cm, cm_private
-from vgpu_sim.hcad.cm_connection import Connection, State, Step, Told
+from vgpu_sim.hcad.cm_bindings import Bindings, Claim
+from vgpu_sim.hcad.cm_connection import State, Step
+from vgpu_sim.hcad.cm_endpoints import Endpoint, Function, Owner
 from vgpu_sim.hcad.cm_messages import (
     Drep,
     Dreq,
@@ -22,13 +23,14 @@ from vgpu_sim.hcad.cm_messages import (
     Reason,
     Rej,
     Rejected,
+    Rep,
     Req,
     SidrRep,
     SidrReq,
     SidrStatus,
     seconds,
 )
-from vgpu_sim.hcad.cm_policy import MayConnect, Refusal, Service, allow_all, service_of
+from vgpu_sim.hcad.cm_policy import MayConnect, Refusal, allow_all, service_of
 
 _SPARE_DEADLINES: Final = 64
 
@@ -37,52 +39,6 @@ Wire = Callable[[bytes, bytes, Message], None]
 
 
 _Key = tuple[bytes, bytes, type, int]
-
-
-class Owner(Protocol):
-    """Whose connection it is."""
-
-    def told(self, told: Told, message: Message | None) -> None:
-        """Learn what became of the connection."""
-
-
-class Listener(Protocol):
-    """Who serves a service id."""
-
-    def asked(self, endpoint: "Endpoint", request: Req | SidrReq) -> bool:
-        """Take a request, set the endpoint's owner, and say so; False: too many wait."""
-
-
-@dataclass(slots=True, eq=False)
-class Function:
-    """A member of the fabric: its GIDs, and who of its programs serves what."""
-
-    gids: tuple[bytes, ...]
-    mtu: int = HCA_MAX_MTU
-    """The largest ibv_mtu of its paths."""
-    clients: int = 0
-    listeners: dict[int, Listener] = field(default_factory=dict)
-    ports: dict[tuple[int, int], list[bool]] = field(default_factory=dict)
-    """Ports that are taken, by space and number; for each holder whether it shares."""
-
-    @property
-    def gid(self) -> bytes:
-        """Return the one that its connections use unless another is called for: the last."""
-        return self.gids[-1]
-
-
-@dataclass(slots=True, eq=False)
-class Endpoint:
-    """One side of a connection in this hcad."""
-
-    connection: Connection
-    local: bytes
-    peer: bytes
-    service: int
-    is_server: bool
-    owner: Owner | None = None
-    awaited: float | None = None
-    """When it is looked at next; its deadline may be later by then."""
 
 
 class Manager:
@@ -108,8 +64,7 @@ class Manager:
         self._endpoints: dict[int, Endpoint] = {}
         self._asked: dict[_Key, Endpoint] = {}
         """Endpoints of whoever was asked, by both GIDs, kind and number of the request."""
-        self._peers: dict[tuple[bytes, bytes, int], Endpoint] = {}
-        """Endpoints by both GIDs and the peer's queue pair."""
+        self.bindings = Bindings()
         self._deadlines: list[tuple[float, int, Endpoint]] = []
         self._order = itertools.count()
 
@@ -163,11 +118,6 @@ class Manager:
         serving = [one for one in self._functions.values() if service in one.listeners]
         return min(serving, key=lambda one: one.gid, default=first)
 
-    def service_of(self, local: bytes, peer: bytes, peer_qpn: int) -> Service | None:
-        """Return by which service a queue pair of ``local`` meets that one of ``peer``, if any."""
-        found = self._peers.get((local, peer, peer_qpn))
-        return service_of(found.service, is_server=found.is_server) if found else None
-
     def new_number(self) -> int:
         """Return a number for a connection: 32 bits that nobody can guess."""
         while True:
@@ -182,7 +132,8 @@ class Manager:
             step = cm.request(request, now)
         else:
             step = cm.search(request, now, seconds(20), 15)
-        endpoint = Endpoint(step.connection, local, peer, request.service, False, owner)
+        claim = Claim(local, peer, service_of(request.service))
+        endpoint = Endpoint(step.connection, local, peer, request.service, False, claim, owner)
         self._endpoints[step.connection.local_id] = endpoint
         assert step.connection.deadline is not None
         self._arm(endpoint, step.connection.deadline)
@@ -195,8 +146,7 @@ class Manager:
         endpoint.connection = after
         if after.deadline is not None and after.deadline != before.deadline:
             self._arm(endpoint, after.deadline)
-        if after.remote_qpn and after.remote_qpn != before.remote_qpn:
-            self._peers[endpoint.local, endpoint.peer, after.remote_qpn] = endpoint
+        self.bindings.follow(endpoint.claim, after)
         if step.send is not None:
             self._send(endpoint.local, endpoint.peer, step.send)
         if after.state is State.CLOSED:
@@ -260,7 +210,11 @@ class Manager:
         function = self._functions.get(destination)
         if function is None:
             return
+        if isinstance(message, Req | Rep) and not self._is_current(source, message):
+            return
         endpoint = self._find(source, destination, message)
+        if endpoint is not None and isinstance(message, Rep):
+            message = self._checked(endpoint, message)
         if endpoint is not None:
             self.apply(endpoint, cm.receive(endpoint.connection, message, self._clock()))
         elif isinstance(message, Req | SidrReq):
@@ -288,6 +242,24 @@ class Manager:
             return None
         return found
 
+    def _is_current(self, source: bytes, message: Req | Rep) -> bool:
+        """Return whether a sender on this node still has the queue pair that it names."""
+        if source not in self._functions:
+            return True
+        sender = self._endpoints.get(message.local_id)
+        return sender is not None and self.bindings.holds_own(sender.claim)
+
+    def _checked(self, endpoint: Endpoint, rep: Rep) -> Message:
+        """Return an answer; a REJ in its place if it names a queue pair in another connection."""
+        one = endpoint.connection
+        asks = one.state is State.REQ_SENT
+        if not (asks and self.bindings.is_peer_connected(endpoint.peer, rep.qpn)):
+            return rep
+        stale = Reason.STALE_CONNECTION
+        refusal = Rej(one.local_id, rep.local_id, Rejected.REP, stale)
+        self._send(endpoint.local, endpoint.peer, refusal)
+        return Rej(rep.local_id, one.local_id, Rejected.REP, stale)
+
     def _request(
         self, function: Function, source: bytes, destination: bytes, request: Req | SidrReq
     ) -> None:
@@ -295,18 +267,20 @@ class Manager:
         if refused is not None:
             self._send(destination, source, refused)
             return
+        service = request.service
+        claim = Claim(destination, source, service_of(service, is_server=True))
         if isinstance(request, Req):
             connection = cm.requested(request, self.new_number())
             key: _Key = (destination, source, Req, request.local_id)
-            endpoint = Endpoint(connection, destination, source, request.service, True)
+            endpoint = Endpoint(connection, destination, source, service, True, claim)
             self._endpoints[connection.local_id] = endpoint
-            self._peers[destination, source, connection.remote_qpn] = endpoint
+            self.bindings.follow(claim, connection)
         else:
             connection = cm.searched(request)
             key = (destination, source, SidrReq, request.request)
-            endpoint = Endpoint(connection, destination, source, request.service, True)
+            endpoint = Endpoint(connection, destination, source, service, True, claim)
         self._asked[key] = endpoint
-        if not function.listeners[request.service].asked(endpoint, request):
+        if not function.listeners[service].asked(endpoint, request):
             self.apply(endpoint, cm.reject(connection, Reason.CONSUMER_DEFINED))
 
     def _refused(
@@ -326,6 +300,8 @@ class Manager:
         refusal = self._judge(source, destination, request)
         if refusal is not None:
             return _no(request, refusal.code, SidrStatus.REJECTED, refusal.data)
+        if isinstance(request, Req) and self.bindings.is_peer_connected(source, request.qpn):
+            return _no(request, Reason.STALE_CONNECTION, SidrStatus.REJECTED)
         return None
 
     def _judge(self, source: bytes, destination: bytes, request: Req | SidrReq) -> Refusal | None:
@@ -373,11 +349,9 @@ class Manager:
                 key = (endpoint.local, endpoint.peer, kind, one.remote_id)
                 if self._asked.get(key) is endpoint:
                     del self._asked[key]
-        peer = (endpoint.local, endpoint.peer, one.remote_qpn)
-        if self._peers.get(peer) is endpoint:
-            del self._peers[peer]
         endpoint.connection = cm.closed(one)
         endpoint.awaited = None
+        self.bindings.follow(endpoint.claim, endpoint.connection)
 
 
 def _no(request: Message, reason: int, status: int, data: bytes = b"") -> Message:

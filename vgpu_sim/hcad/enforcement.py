@@ -21,10 +21,18 @@ from vgpu_sim.hal.hca import HcaQpAttributes
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.audience import Audience
+from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Found
 from vgpu_sim.hcad.cm_policy import Refusal, Service
-from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
+from vgpu_sim.hcad.denials import Denials
 from vgpu_sim.hcad.flows import Flows
-from vgpu_sim.hcad.judgements import Connection, End, Judgement, asked_of, judge_raw
+from vgpu_sim.hcad.judgements import (
+    Connection,
+    End,
+    Judgement,
+    asked_of,
+    denial_of,
+    judge_raw,
+)
 from vgpu_sim.hcad.parties import Parties, Party
 from vgpu_sim.hcad.qos import EngineClasses
 
@@ -141,24 +149,36 @@ class Enforcer:
         qp: EngineQp,
         own_qpn: int,
         attributes: HcaQpAttributes,
-        service: Service | None = None,
+        found: Found = NOT_CONNECTED,
     ) -> None:
-        """Judge a queue pair's peer, and tell the engine what it may do.
+        """Judge a queue pair's peer, and give the engine what it may do.
 
-        ``service`` is what the connection manager connected it by. A rule for a port of a service
-        is about requests to who serves it.
+        A rule for a service's port is about requests to the side that serves it. While ``found`` is
+        awaited, a queue pair that may do nothing is not refused.
 
         Raises:
             OSError: EACCES, the two may do nothing with each other.
         """
         self.forget(qp)
-        connection = Connection(party, asked_of(own_qpn, attributes), service)
+        asked, (service, is_awaited) = asked_of(own_qpn, attributes), found
+        connection = Connection(party, asked, service, is_awaited=is_awaited)
         judgement = self._judged(connection)
-        if not judgement.sends and not judgement.receives:
+        if not is_awaited and not judgement.sends and not judgement.receives:
             self._deny(connection, judgement)
             self._release(judgement)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
-        self._enter(qp, connection, judgement)
+        self._enter(qp, connection, judgement, revoke=not is_awaited)
+
+    def connect_again(self, qp: EngineQp, found: Found) -> None:
+        """Judge a queue pair whose connection of the connection manager has changed.
+
+        What may do nothing from now on is not ended: its program reads an event. Raises OSError.
+        """
+        if (connection := self._connections.get(qp)) is not None:
+            connection.service, connection.is_awaited = found
+            before = connection.judgement
+            self._enter(qp, connection, self._judged(connection), revoke=False)
+            self._let_go(before)
 
     def adopt(
         self,
@@ -289,11 +309,13 @@ class Enforcer:
             judgement = known.get(key)
             if judgement is None:
                 judgement = known[key] = self._judged(connection)
-            before = connection.judgement
+            before, is_path = connection.judgement, connection.is_path
             old.append(before)
-            is_path = connection.is_path
-            changes.append(judgement.change(qp, tables.generation, is_path=is_path))
-            if not judgement.sends and not judgement.receives:
+            change = judgement.change(qp, tables.generation, is_path=is_path)
+            changes.append(change)
+            if connection.is_awaited:
+                change.revoke = 0
+            elif not judgement.sends and not judgement.receives:
                 if before.sends or before.receives:
                     revoked += not is_path
                     self._deny(connection, judgement)
@@ -359,17 +381,7 @@ class Enforcer:
         return next((end.function for end in ends if end is not None), "")
 
     def _deny(self, connection: Connection, judgement: Judgement) -> None:
-        """Say that a function is refused its peer, or has it no longer."""
-        if judgement.rows:
-            denial = judgement.rows[0].denial(CONNECT)
-        else:
-            party, peer = connection.party, connection.asked[0].hex(":", 2)
-            reasons = ("tables do not say who one of them is",)
-            if connection.is_raw:
-                peer, reasons = "", ("whom a policy isolates has no frames of its own",)
-            own = party.addresses[0]
-            denial = Denial(party.function, own, party.owner, peer, "", CONNECT, (), reasons)
-        self.denials.add(denial)
+        self.denials.add(denial_of(connection, judgement))
 
     @staticmethod
     def _hold(connection: Connection, judgement: Judgement) -> None:

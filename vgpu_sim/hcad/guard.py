@@ -10,6 +10,7 @@ from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HCA_MAX_MCAST_ATTACH, HCA_PKEYS, HcaQpAttributes
 from vgpu_sim.hal.hca_frames import HCA_MAX_STEERS
 from vgpu_sim.hal.hca_objects import HcaAhCreate
+from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Found
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties, Party
@@ -31,10 +32,14 @@ class Guard:
         qp: EngineQp,
         number: int,
         attributes: HcaQpAttributes,
-        service: Service | None = None,
+        found: Found = NOT_CONNECTED,
     ) -> None:
         """Let a queue pair have the peer that its attributes name. Raises OSError (EACCES)."""
-        self._enforcer.connect(self.party, qp, number, attributes, service)
+        self._enforcer.connect(self.party, qp, number, attributes, found)
+
+    def connect_again(self, qp: EngineQp, found: Found) -> None:
+        """Judge a queue pair whose connection has changed, not its peer. Raises OSError."""
+        self._enforcer.connect_again(qp, found)
 
     def adopt_peer(
         self, qp: EngineQp, number: int, attributes: HcaQpAttributes, service: Service | None

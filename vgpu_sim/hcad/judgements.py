@@ -8,6 +8,7 @@ from vgpu_sim.fabric.engine import EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaQpAttributes
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hcad.cm_policy import Service
+from vgpu_sim.hcad.denials import CONNECT, Denial
 from vgpu_sim.hcad.flows import Row
 from vgpu_sim.hcad.parties import Party
 
@@ -47,6 +48,8 @@ class Connection:
     judgement: Judgement = Judgement()
     is_path: bool = False
     """It is an address handle: its peer is an address, and datagrams that are denied vanish."""
+    is_awaited: bool = False
+    """Its peer's request to the connection manager has not been answered yet."""
     is_raw: bool = False
     """It has frames of its own, for whoever wants them: it has no peer."""
 
@@ -55,6 +58,18 @@ def asked_of(own_qpn: int, attributes: HcaQpAttributes) -> tuple[bytes, int, int
     """Return what a program asks for: ``Connection.asked``."""
     peer = bytes(attributes.dgid), attributes.dest_qpn
     return *peer, own_qpn, attributes.pkey_index, attributes.traffic_class
+
+
+def denial_of(connection: Connection, judgement: Judgement) -> Denial:
+    """Return the record that a function is refused its peer, or has it no longer."""
+    if judgement.rows:
+        return judgement.rows[0].denial(CONNECT)
+    party, peer = connection.party, connection.asked[0].hex(":", 2)
+    reasons = ("tables do not say who one of them is",)
+    if connection.is_raw:
+        peer, reasons = "", ("whom a policy isolates has no frames of its own",)
+    own = party.addresses[0]
+    return Denial(party.function, own, party.owner, peer, "", CONNECT, (), reasons)
 
 
 def judge_raw(identity: Identity | None, pkey: int) -> Judgement:

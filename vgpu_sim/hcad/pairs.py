@@ -2,9 +2,9 @@
 
 import errno
 import os
-from collections.abc import Callable
 from ctypes import sizeof
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final
 
 from vgpu_sim.fabric import qp_state
@@ -21,6 +21,7 @@ from vgpu_sim.hcad.checks import (
     power_of_two,
     refused,
 )
+from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Bindings, Found
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.completions import Completions
 from vgpu_sim.hcad.luggage import Luggage, Row, data, text
@@ -42,8 +43,8 @@ class _QueuePair:
     wanted: bytes
     created: bytes
     attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
-    service: Service | None = None
-    """By which service of the connection manager it was connected, if by any."""
+    found: Found = NOT_CONNECTED
+    """The service of the connection that joins it and its peer, if any does."""
 
 
 class Pairs(SharedReceives, Completions):
@@ -54,8 +55,8 @@ class Pairs(SharedReceives, Completions):
     ) -> None:
         """Begin with none. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
-        self.service_of: Callable[[bytes, bytes, int], Service | None] | None = None
-        """Tells by which service one of our GIDs meets a peer's GID and queue pair."""
+        self.bindings = Bindings()
+        """The connections of the connection manager; all clients of an hcad share one."""
         self._gids = gids
         self._qps: dict[int, _QueuePair] = {}
         self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
@@ -101,6 +102,7 @@ class Pairs(SharedReceives, Completions):
                 srq.engine if srq is not None else None,
             )
         cqs = (wanted.send_cq, wanted.recv_cq)
+        self.bindings.add_queue_pair(number, self._gids, partial(self._judge_again, number))
         self._qps[number] = _QueuePair(
             *(made, created.index, wanted.pd, cqs, VerbsQpType(wanted.type), wanted.srq),
             *(bytes(wanted), bytes(created)),
@@ -121,22 +123,24 @@ class Pairs(SharedReceives, Completions):
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
-        if self.service_of is not None and changed.state == VerbsState.RTR:
-            local = self._gids[changed.sgid_index]
-            qp.service = self.service_of(local, bytes(changed.dgid), changed.dest_qpn)
         if wanted.mask & VerbsMask.PKEY_INDEX and not any(
             self.pkeys[changed.pkey_index : changed.pkey_index + 1]
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
+        found = qp.found
         if qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask):
-            self._guard.connect(qp.engine, wanted.handle, changed, qp.service)
+            self.bindings.end_inherited(wanted.handle)
+            found = self._find(wanted.handle, changed)
+            self._guard.connect(qp.engine, wanted.handle, changed, found)
         if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
             self._guard.connect_raw(qp.engine)
         if changed.state == VerbsState.RESET:
             self._guard.forget(qp.engine)
+            found = NOT_CONNECTED
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
+            self._guard.forget(qp.engine)
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
-        qp.attributes = changed
+        qp.attributes, qp.found = changed, found
         return changed
 
     def query_qp(self, number: int) -> HcaQpAttributes:
@@ -149,6 +153,7 @@ class Pairs(SharedReceives, Completions):
         """Remove a queue pair. Raises OSError."""
         qp = get(self._qps, number)
         del self._qps[number]
+        self.bindings.remove_queue_pair(number)
         self._guard.forget(qp.engine)
         self._engine.remove_qp(qp.engine)
         self.release("qp", number)
@@ -160,6 +165,22 @@ class Pairs(SharedReceives, Completions):
             self._srqs[qp.srq].queue_pairs -= 1
         for handle in qp.cqs:
             self._cqs[handle].queue_pairs -= 1
+
+    def _find(self, number: int, attributes: HcaQpAttributes) -> Found:
+        """Return the service that joins a queue pair and the peer that it is set to."""
+        local = self._gids[attributes.sgid_index]
+        return self.bindings.find(number, local, bytes(attributes.dgid), attributes.dest_qpn)
+
+    def _judge_again(self, number: int) -> None:
+        """Apply policy to a queue pair whose connection has changed."""
+        qp = self._qps.get(number)
+        if qp is None or qp.type not in _CONNECTED or not _has_peer(qp.attributes.state):
+            return
+        qp.found = self._find(number, qp.attributes)
+        try:
+            self._guard.connect_again(qp.engine, qp.found)
+        except OSError:  # no memory for its counters: it may do nothing
+            self._guard.forget(qp.engine)
 
     def _refreshed(self, number: int) -> _QueuePair:
         qp = get(self._qps, number)
@@ -176,8 +197,24 @@ class Pairs(SharedReceives, Completions):
             "created": text(qp.created),
             "page": luggage.pack(self.held["qp", number].descriptor),
             "progress": text(bytes(self._engine.save_qp(qp.engine))),
-            "service": asdict(qp.service) if qp.service is not None else None,
+            **self._saved_service(qp),
         }
+
+    def _saved_service(self, qp: _QueuePair) -> Row:
+        if qp.found.service is None:
+            return {"service": None}
+        local, peer = self._gids[qp.attributes.sgid_index], bytes(qp.attributes.dgid)
+        joins = [local.hex(), peer.hex(), qp.attributes.dest_qpn]
+        return {"service": asdict(qp.found.service), "joins": joins}
+
+    def _load_service(self, number: int, row: Row, attributes: HcaQpAttributes) -> Found:
+        """Take over the service of a queue pair that has the peer that it was written with."""
+        local, peer = self._gids[attributes.sgid_index], bytes(attributes.dgid)
+        joins = [local.hex(), peer.hex(), attributes.dest_qpn]
+        if row["service"] is not None and row.get("joins") == joins:
+            service = Service(**row["service"])
+            self.bindings.inherit(number, local, peer, attributes.dest_qpn, service)
+        return self._find(number, attributes)
 
     def load_qp(self, row: Row, luggage: Luggage) -> None:
         """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
@@ -193,12 +230,12 @@ class Pairs(SharedReceives, Completions):
             os.close(page)
         self._engine.load_qp(qp.engine, progress)
         qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
-        qp.service = Service(**row["service"]) if row["service"] is not None else None
         self._guard.adopt(queue_pairs=1)
         if not _has_peer(qp.attributes.state):
             return
         if qp.type in _CONNECTED:
-            self._guard.adopt_peer(qp.engine, created.handle, qp.attributes, qp.service)
+            qp.found = self._load_service(created.handle, row, qp.attributes)
+            self._guard.adopt_peer(qp.engine, created.handle, qp.attributes, qp.found.service)
         elif qp.type == VerbsQpType.RAW_PACKET:
             self._guard.adopt_raw(qp.engine)
 

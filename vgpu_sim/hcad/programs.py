@@ -199,7 +199,7 @@ class Programs:
         objects.share = function.share
         objects.providers = self.providers
         objects.wire_groups = self.wire_groups
-        objects.service_of = self.cm.manager.service_of
+        objects.bindings = self.cm.manager.bindings
         return objects
 
     async def _connections(

@@ -15,6 +15,8 @@ from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
+from vgpu_sim.hcad.cm_bindings import Claim
+from vgpu_sim.hcad.cm_connection import Connection, State
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
@@ -316,16 +318,23 @@ def test_what_policy_denies_by_then_does_nothing_and_ends_when_it_is_served(old,
     pair.close()
 
 
+def connected_by(pair: Pair, port: int) -> tuple[hca_rig.Qp, hca_rig.Qp]:
+    """Two more queue pairs, which the connection manager has connected by a service."""
+    ends = (pair.a.qp(pair.a_send, pair.a_recv), pair.b.qp(pair.b_send, pair.b_recv))
+    for own, peer in (ends, ends[::-1]):
+        service = Service(port, "TCP", is_server=own is ends[1])
+        claim = Claim(own.client.gid, peer.client.gid, service)
+        connection = Connection(State.ESTABLISHED, 1, 1, own.number, peer.number)
+        own.client.objects.bindings.follow(claim, connection)
+        own.connect(peer, sgid_index=1)
+    return ends
+
+
 @pytest.mark.parametrize(("port", "status"), [(7000, 0), (7001, Status.RETRY_EXC_ERR)])
 def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
     """The successor's policy admits to one port; who came by another one is denied."""
     pair = Pair(old, 0, under(old, READS))
-    for client, is_server in ((pair.a, False), (pair.b, True)):
-        service = Service(port, "TCP", is_server)
-        client.objects.service_of = lambda *_, service=service: service
-    ends = (pair.a.qp(pair.a_send, pair.a_recv), pair.b.qp(pair.b_send, pair.b_recv))
-    ends[0].connect(ends[1])
-    ends[1].connect(ends[0])
+    ends = connected_by(pair, port)
     old.hold()
     ends[0].send(
         *(Op.RDMA_READ, [(BASE, 8, pair.here.key)]),

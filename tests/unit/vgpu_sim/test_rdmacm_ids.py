@@ -34,7 +34,7 @@ def two(fabric):
         one.close()
     assert not fabric.manager._endpoints, "nothing stays"
     assert not fabric.manager._asked
-    assert not fabric.manager._peers
+    assert not fabric.manager.bindings
     assert not fabric.manager._functions
 
 
@@ -195,11 +195,18 @@ def test_policies_are_asked_for_every_request(two):
 def test_what_a_queue_pair_was_connected_by_is_known_before_it_is(two):
     asks, serves = two
     connected(asks, serves, serves.listener(PORT))
-    known = asks.fabric.manager.service_of
-    assert known(asks.gid, serves.gid, 18) == Service(PORT, "TCP")
-    assert known(serves.gid, asks.gid, 17) == Service(PORT, "TCP", is_server=True)
-    assert known(asks.gid, serves.gid, 17) is None
-    assert known(gid(5), serves.gid, 18) is None
+    find = asks.fabric.manager.bindings.find
+    assert find(17, asks.gid, serves.gid, 18).service == Service(PORT, "TCP")
+    assert find(18, serves.gid, asks.gid, 17).service == Service(PORT, "TCP", is_server=True)
+    other = asks.queue_pair(asks.fabric.asking)
+    for wrong in (
+        (other, asks.gid, serves.gid, 18),
+        (17, asks.gids[0], serves.gid, 18),
+        (17, asks.gid, gid(5), 18),
+        (17, asks.gid, serves.gid, 19),
+        (18, serves.gid, asks.gid, other),
+    ):
+        assert find(*wrong).service is None
 
 
 def test_the_loopback_means_whoever_of_the_fabric_serves(fabric):

@@ -24,7 +24,7 @@ def test_queue_pairs_know_their_service(engine):
     programs = [Client(engine, numbers, index) for index in (0, 1)]
     pairs = []
     for program in programs:
-        program.objects.service_of = fabric.manager.service_of
+        program.objects.bindings = fabric.manager.bindings
         cq = program.cq()
         pairs.append(program.qp(cq, cq))
     stray = programs[0].qp(programs[0].cq(), programs[0].cq())
@@ -41,7 +41,7 @@ def test_queue_pairs_know_their_service(engine):
     stray.connect(stray)
 
     def service(program: int, number: int) -> Service | None:
-        return programs[program].objects._qps[number].service
+        return programs[program].objects._qps[number].found.service
 
     assert service(0, pairs[0].number) == Service(18515, "TCP")
     assert service(1, pairs[1].number) == Service(18515, "TCP", is_server=True)
