@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from gpud_process import wait_until
 from tessera_run import environment, tessera
-from verbs_tools import WITH_ITS_RUN, free_port, listens, needed
+from verbs_tools import WITH_ITS_RUN, compile_with_librdmacm, free_port, listens, needed
+
+from vgpu_sim.hal.verbs import VerbsStatus
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "rdma"
 CLOSED = """
@@ -19,6 +21,17 @@ apiVersion: rdma.tessera.dev/v1alpha1
 kind: RDMANetworkPolicy
 metadata: {name: closed}
 spec: {podSelector: {matchLabels: {app: weights}}, policyTypes: [Ingress, Egress]}
+"""
+
+BY_SERVICE = """
+apiVersion: rdma.tessera.dev/v1alpha1
+kind: RDMANetworkPolicy
+metadata: {name: by-service}
+spec:
+  podSelector: {matchLabels: {app: weights}}
+  ingress:
+  - {verbs: [CM, Read]}
+  - {verbs: [Write], ports: [{serviceID: 7000, space: TCP}]}
 """
 
 
@@ -157,6 +170,49 @@ def test_who_is_wholly_denied_cannot_connect(tmp_path):
         )
     assert done.returncode != 0
     assert "Failed to modify QP" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "status", "memory"),
+    [
+        ("honest", "accepts", VerbsStatus.SUCCESS, "WRITTEN!"),
+        ("plain", "ignores", VerbsStatus.REM_ACCESS_ERR, ""),
+        ("evil", "ignores", VerbsStatus.REM_ACCESS_ERR, ""),
+        ("evil", "accepts", VerbsStatus.REM_ACCESS_ERR, ""),
+    ],
+)
+def test_a_connection_that_did_not_come_by_a_service_does_not_use_its_rule(
+    tmp_path, client, server, status, memory
+):
+    """Two programs that use librdmacm and libibverbs alone; nobody has a privilege."""
+    manifest = tmp_path / "by-service.yaml"
+    manifest.write_text(BY_SERVICE)
+    program = str(compile_with_librdmacm(tmp_path, "rdmacm_service"))
+    options = ("--rdma-labels", "app=weights", "--rdma-policy", manifest)
+    serving = subprocess.Popen(
+        [*labelled("s", *options), program, server],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert wait_until(lambda: (tmp_path / "victim").exists(), 60)
+        asked = subprocess.run(
+            [*labelled("s"), program, client],
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert asked.stdout.splitlines()[-1] == f"status {status}", asked.stdout + asked.stderr
+        said, _ = serving.communicate(timeout=60)
+    finally:
+        serving.kill()
+        serving.wait()
+    assert said == f"memory '{memory}'\n"
 
 
 @pytest.mark.parametrize(

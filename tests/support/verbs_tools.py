@@ -142,3 +142,13 @@ def run_verbs_program(
         timeout=60,
         check=False,
     )
+
+
+def compile_with_librdmacm(temporary: Path, name: str) -> Path:
+    """Compile one of the ABI tests' programs with the libraries' own types; return its path."""
+    build.build_all(only=("libibverbs.so.1", "librdmacm.so.1", "libtessera_hca.so"))
+    libraries = build.LIBRARIES / build.RDMA
+    return c_programs.compile_program(
+        *(temporary, name, f"-L{libraries}", "-l:librdmacm.so.1", "-l:libibverbs.so.1"),
+        *(f"-I{build.NATIVE / 'librdmacm'}", f"-I{build.INCLUDE}"),
+    )
