@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from cm_facts import ALLOWED, OTHER, Action, Attempt
-from cm_model import Breach, World
+from cm_facts import ALLOWED, OTHER, STRANGER, Action, Attempt, Breach
+from cm_model import World
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hcad.cm_messages import Dreq, Rej, Req, Rtu
 
 
 @dataclass
@@ -29,11 +30,13 @@ class Alphabet:
     holds_messages: bool = False
     """Whether delivering the next message is an action of its own."""
     first: tuple[Action, ...] = ()
+    wire_asks: tuple[int, ...] = ()
+    """The numbers that the stranger's requests name."""
 
     def world(self, engine: Engine, policy: str) -> World:
         """Return the world in which they act."""
-        held = self.holds_messages
-        return World(engine, policy, self.actors, self.answers, holds_messages=held)
+        more = {"holds_messages": self.holds_messages, "stranger": bool(self.wire_asks)}
+        return World(engine, policy, self.actors, self.answers, **more)
 
     def enabled(self, world: World) -> Iterator[Action]:
         """Return the actions that make sense in a state."""
@@ -43,6 +46,9 @@ class Alphabet:
             for ask in self.asks:
                 for service in self.services:
                     yield ("ask", *ask, service)
+            for number in self.wire_asks:
+                for service in self.services:
+                    yield ("wire_ask", number, service)
         for serial, attempt in enumerate(world.attempts):
             yield from self._of_attempt(serial, attempt)
         for name, number, target, peer in self.points:
@@ -60,6 +66,8 @@ class Alphabet:
 
     def _of_attempt(self, serial: int, attempt: Attempt) -> Iterator[Action]:
         asks, serves = attempt.handles
+        if attempt.asker == STRANGER:
+            yield from (("wire_say", serial, kind) for kind in (Req, Rtu, Rej, Dreq))
         if serves and not attempt.over[1]:
             if not attempt.joined[1]:
                 yield from (("answer", serial, n) for n in self.answers[attempt.server])

@@ -9,12 +9,17 @@ from hca_rig import Qp
 
 from rdma.judge import Judge
 from rdma.tables import Flow, NodeTables, Verdict
+from vgpu_sim.hal.cm import CmPortSpace
+from vgpu_sim.hcad.cm_messages import Req
 from vgpu_sim.hcad.numbers import Numbers
 
 VICTIM = "victim"
 """The actor that policies select."""
+STRANGER = "stranger"
+"""An actor on another node, whose messages come over a wire."""
 NOBODY = ""
 """The peer of a queue pair whose change of address was refused."""
+SPACE = CmPortSpace.TCP << 16
 ALLOWED, OTHER = 7000, 8000
 """Services: a rule allows WRITE by the first."""
 BY_SERVICE = {"ports": [{"serviceID": ALLOWED}]}
@@ -36,6 +41,12 @@ POLICIES: Mapping[str, Mapping[str, Any]] = {
 }
 """What the service opens. Without it nothing, or READ, and WRITE to a GPU's memory."""
 Action = tuple[Any, ...]
+Pair = Qp | tuple[str, int]
+"""A queue pair: the object, or a number of the stranger's."""
+
+
+class Breach(AssertionError):
+    """A state in which a mask is not what a rule over the actual connection says."""
 
 
 class Remembering(Judge):
@@ -71,7 +82,7 @@ class Attempt:
     server: str
     service: int
     handles: list[int]
-    pairs: list[Qp | None]
+    pairs: list[Pair | None]
     """The queue pair objects that both sides have named; None: a number that is not theirs."""
     named: list[int]
     joined: list[bool] = field(default_factory=lambda: [False, False])
@@ -79,6 +90,8 @@ class Attempt:
     over: list[bool] = field(default_factory=lambda: [False, False])
     numbers: list[int] = field(default_factory=lambda: [0, 0])
     """What messages call both sides."""
+    request: Req | None = None
+    """The stranger's."""
 
     def side(self, place: int) -> str:
         """Return the name of the actor of a side."""

@@ -18,13 +18,17 @@ from cm_facts import (
     NOBODY,
     OTHER,
     POLICIES,
+    SPACE,
+    STRANGER,
     VICTIM,
     Action,
     Attempt,
+    Breach,
     ChosenNumbers,
+    Pair,
     Remembering,
 )
-from cm_rig import Client as CmClient, Fabric, parameters
+from cm_rig import Client as CmClient, Fabric, gid, parameters
 from hca_rig import TO_INIT, TO_RTR, TO_RTS, Client, Qp
 
 from rdma.verbs import Verb
@@ -32,15 +36,13 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsState as State
+from vgpu_sim.hcad import cm_private
+from vgpu_sim.hcad.cm_messages import Dreq, Message, Path, Reason, Rej, Rejected, Req, Rtu
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties
 
 ENDS = (Event.REJECTED, Event.UNREACHABLE, Event.DISCONNECTED)
 _PATH = {"port": 1, "is_global": 1, "av_port": 1, "path_mtu": 3, "sgid_index": 1, "retry_count": 1}
-
-
-class Breach(AssertionError):
-    """A state in which a mask is not what a rule over the actual connection says."""
 
 
 class Actor:
@@ -59,7 +61,8 @@ class Actor:
 class World:
     """Actors, the queue pairs that they have, and what has become of their connections.
 
-    ``servers`` have listeners. With ``holds_messages`` nothing is delivered but by an action.
+    ``servers`` have listeners. With ``holds_messages`` nothing is delivered but by an action. The
+    ``stranger`` is on another node, has every queue pair, and says what it likes.
     """
 
     def __init__(
@@ -70,15 +73,18 @@ class World:
         servers: Collection[str],
         *,
         holds_messages: bool = False,
+        stranger: bool = False,
     ) -> None:
         self.engine, self.policy, self.servers = engine, policy, servers
         self.holds_messages = holds_messages
         self.numbers = ChosenNumbers()
         self.enforcer = Enforcer(engine, Parties(), judge_of=Remembering)
         self.masks: dict[int, Any] = {}
+        names = [*actors, *([STRANGER] if stranger else [])]
+        self.gids = {name: gid(place) for place, name in enumerate(names)}
         pods = [
             rdma_lab.pod(place, app="server" if name == VICTIM else "client")
-            for place, name in enumerate(actors)
+            for place, name in enumerate(names)
         ]
         self.enforcer.switch(rdma_lab.tables(1, pods, [POLICIES[policy]]))
         self._given = engine.set_policies
@@ -104,6 +110,7 @@ class World:
     def begin(self) -> None:
         """Return to the first state: listeners, and queue pairs in INIT."""
         self.fabric = Fabric()
+        self.fabric.manager.wire = lambda *_: None
         self.attempts: list[Attempt] = []
         for name, actor in self.actors.items():
             actor.hca.objects.bindings = self.fabric.manager.bindings
@@ -152,7 +159,7 @@ class World:
 
     def _ask(self, name: str, number: int, server: str, service: int) -> None:
         actor = self.actors[name]
-        one = actor.cm.routed(self.actors[server].cm.gid, service)
+        one = actor.cm.routed(self.gids[server], service)
         serial = bytes([len(self.attempts)])
         pair = actor.qps.get(number)
         try:
@@ -206,7 +213,7 @@ class World:
         """INIT to RTS, towards a number of an actor."""
         actor = self.actors[name]
         qp = actor.qps[number]
-        path = {**_PATH, "dgid": self.actors[target].hca.gid, "dest_qpn": peer}
+        path = {**_PATH, "dgid": self.gids[target], "dest_qpn": peer}
         try:
             qp.modify(TO_RTR, state=State.RTR, **path)
         except PermissionError:
@@ -220,7 +227,7 @@ class World:
         qp = actor.qps[number]
         qp.modify(Mask.STATE, state=State.SQD)
         _, peer = actor.targets[number]
-        path = {**_PATH, "dgid": self.actors[target].hca.gid}
+        path = {**_PATH, "dgid": self.gids[target]}
         actor.targets[number] = NOBODY, peer
         with suppress(PermissionError):
             qp.modify(Mask.STATE | Mask.AV, state=State.SQD, **path)
@@ -239,6 +246,34 @@ class World:
         actor.targets.pop(number, None)
         actor.hca.objects.destroy_qp(number)
         self._make(name, number)
+
+    # What the stranger says to the victim.
+
+    def _wire_ask(self, number: int, service: int) -> None:
+        serial, source, destination = len(self.attempts), self.gids[STRANGER], self.gids[VICTIM]
+        header = cm_private.pack(cm_private.Endpoints(source, 4000, destination))
+        data = (header + bytes([serial])).ljust(92, b"\0")
+        attempt = Attempt(
+            *(STRANGER, VICTIM, service, [0, 0], [(STRANGER, number), None], [number, 0])
+        )
+        attempt.numbers[0] = 1000 + serial
+        path = Path(source, destination)
+        attempt.request = Req(1000 + serial, SPACE | service, path, number, 1, data=data)
+        self.attempts.append(attempt)
+        self.fabric.manager.receive(source, destination, attempt.request)
+
+    def _wire_say(self, serial: int, kind: type[Message]) -> None:
+        attempt = self.attempts[serial]
+        numbers = attempt.numbers
+        message: Message = Rtu(*numbers)
+        if kind is Req:
+            assert attempt.request is not None
+            message = attempt.request
+        elif kind is Rej:
+            message = Rej(*numbers, Rejected.REP, Reason.CONSUMER_DEFINED)
+        elif kind is Dreq:
+            message = Dreq(*numbers, attempt.named[1])
+        self.fabric.manager.receive(self.gids[STRANGER], self.gids[VICTIM], message)
 
     def _deliver(self) -> None:
         self.fabric.queue.popleft()()
@@ -277,13 +312,16 @@ class World:
         target, peer_number = self.actors[name].targets[number]
         if target == NOBODY:
             return False
-        own, peer = self.actors[name].qps[number], self.actors[target].qps.get(peer_number)
+        own: Pair = self.actors[name].qps[number]
+        peer: Pair | None = (target, peer_number)
+        if target != STRANGER:
+            peer = self.actors[target].qps.get(peer_number)
         return peer is not None and any(
             attempt.service == ALLOWED
             and attempt.joined[side]
             and not attempt.over[side]
-            and attempt.pairs[side] is own
-            and attempt.pairs[1 - side] is peer
+            and attempt.pairs[side] == own
+            and attempt.pairs[1 - side] == peer
             for attempt in self.attempts
             for side in (0, 1)
             if attempt.side(side) == name
@@ -320,7 +358,7 @@ class World:
         attempts = tuple(
             (
                 *(a.asker, a.server, a.service, *a.named, *a.joined, *a.over),
-                *(held.get(id(pair), -1) for pair in a.pairs),
+                *(held.get(id(pair), isinstance(pair, tuple)) for pair in a.pairs),
                 *(self._connection(a, side) for side in (0, 1)),
             )
             for a in self.attempts
