@@ -27,6 +27,19 @@ def test_the_interpreter_runs_a_kernel_and_its_buffers_are_shown() -> None:
     assert second.endswith("... (20 in all)")
 
 
+def test_a_clone_in_the_current_directory_does_not_hide_what_is_installed(tmp_path: Path) -> None:
+    """As for a user who has installed Tessera and stands in the clone: nothing is built there."""
+    package = tmp_path / "vgpu_sim"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise ImportError('this is the clone')")
+    command = [sys.executable, "-P", "-m", "vgpu_sim.cli.main", "ptx", "run", _SAXPY, *_ARGUMENTS]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=200
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("buffer 0, f32: 0, 1, 2, 3, ")
+
+
 def test_a_stage_can_be_replaced_and_what_comes_of_it_loads(tmp_path: Path) -> None:
     """ISA is written, changed, assembled to an offline object, and that runs on the JIT."""
     listing, changed, binary = (tmp_path / name for name in ("a.isa", "b.isa", "b.bin"))

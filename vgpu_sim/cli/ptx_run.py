@@ -13,6 +13,7 @@ from vgpu_sim.cli import ptx
 from vgpu_sim.cli.clients.launch import TYPES
 from vgpu_sim.isa import container
 from vgpu_sim.isa.errors import IsaError
+from vgpu_sim.system.python_process import module_command
 
 _ARGUMENT = re.compile(r"([us](?:8|16|32|64)|f32|f64)(?:\[([0-9]{1,9})\])?(?::(.+))?")
 _NUMBER = re.compile(r"-?(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})")
@@ -125,8 +126,8 @@ def run(
         "shared": shared,
         "arguments": arguments,
     }
-    command = [sys.executable, "-m", "vgpu_sim.cli.main", "run", "--board", _BOARD]
-    command += ["--slice", _SLICE, "--backend", backend, "--", sys.executable, "-m"]
-    command += ["vgpu_sim.cli.clients.launch", json.dumps(what)]
+    program = module_command("vgpu_sim.cli.clients.launch", json.dumps(what))
+    where = ("--board", _BOARD, "--slice", _SLICE, "--backend", backend)
+    command = module_command("vgpu_sim.cli.main", "run", *where, "--", *program)
     sys.stdout.flush()
-    os.execv(sys.executable, command)
+    os.execv(command[0], command)
