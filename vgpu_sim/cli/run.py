@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +25,7 @@ from vgpu_sim.cli.clients.fabric import FabricFailed
 from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled, clock_option
+from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
@@ -213,6 +215,8 @@ def command(
     With --hca it has a virtual HCA (an RDMA adapter), too, or instead of a slice; programs on one
     fabric reach each other, as far as the fabric's policies allow.
 
+    A second Ctrl-C (SIGINT) ends COMMAND, also while it waits for a kernel that never ends.
+
     The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
     when the slice or the HCA could not be made, 126 or 127 when the command cannot be executed or
     found.
@@ -301,6 +305,9 @@ def run_program(
 
     ``prepare`` is called in the new process before it becomes the program.
 
+    The first SIGINT is the program's, as all other signals are. The second ends it, whatever it
+    does with the first: a program that waits for a kernel does not come to handle any.
+
     The signals stay blocked in this process afterwards, so that nothing interrupts the clean-up.
     """
     watched = _FORWARDED | {signal.SIGCHLD}
@@ -322,9 +329,13 @@ def run_program(
             return EXIT_NOT_FOUND
         click.echo(f"tessera run: {name}: {err.strerror}", err=True)
         return EXIT_NOT_EXECUTABLE
+    interrupts = Interrupts()
     while program.poll() is None:
         received = signal.sigwaitinfo(watched)
-        if received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
+        if received.si_signo == signal.SIGINT and interrupts.count(time.monotonic()):
+            click.echo("tessera run: interrupted twice: ending the program", err=True)
+            program.kill()
+        elif received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
             program.send_signal(received.si_signo)
     status = program.returncode
     return 128 - status if status < 0 else status

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import click
 import pytest
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
 from vgpu_sim import config
-from vgpu_sim.cli import placing, run
+from vgpu_sim.cli import interrupts, placing, run
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StartFailed
 from vgpu_sim.gpud.__main__ import main as gpud
@@ -193,6 +194,51 @@ def test_a_signal_to_us_alone_is_passed_on():
         assert runner.stdout.readline() == "ready\n"
         runner.send_signal(signal.SIGUSR1)
         assert runner.wait(60) == 128 + signal.SIGUSR1
+
+
+def test_the_second_interrupt_ends_a_program_that_ignores_the_first():
+    """As one that waits for a kernel does; the first is its own affair."""
+    program = (
+        "import signal\nfor _ in range(9):\n"
+        " signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); print('up', flush=True)\n"
+        " signal.sigwait([signal.SIGINT])"
+    )
+    code = (
+        "import os, sys; from vgpu_sim.cli import run;"
+        f"sys.exit(run.run_program([sys.executable, '-c', {program!r}], os.environ))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as runner:
+        assert runner.stdout is not None
+        for _ in range(2):
+            assert runner.stdout.readline() == "up\n"
+            runner.send_signal(signal.SIGINT)
+            time.sleep(0.5)  # longer than what counts as one press
+        out, said = runner.communicate(timeout=60)
+        assert runner.returncode == 128 + signal.SIGKILL
+        assert "interrupted twice" in said
+        assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("times", "ends"),
+    [((0.0,), False), ((0.0, 0.1), False), ((0.0, 0.1, 0.3), False), ((0.0, 0.31), True)],
+)
+def test_interrupts_that_come_together_are_one(monkeypatch, times, ends):
+    monkeypatch.setattr(interrupts, "_at_a_prompt", lambda: False)
+    counted = interrupts.Interrupts()
+    assert [counted.count(one) for one in times][-1] is ends
+
+
+def test_interrupts_at_a_prompt_are_not_counted(monkeypatch):
+    monkeypatch.setattr(interrupts, "_at_a_prompt", lambda: True)
+    counted = interrupts.Interrupts()
+    assert not any(counted.count(one) for one in (0.0, 5.0, 10.0))
 
 
 @pytest.mark.usefixtures("unblocked")
