@@ -26,22 +26,27 @@ class ExecutionError(Exception):
 
 
 class KernelError(ExecutionError):
-    """A thread did what ends its context. ``word`` is the instruction's index in the function."""
+    """A thread did what ends its context. ``word`` is the instruction's index in the function,
+    ``thread`` the thread's in its block; None where it is not known."""
 
-    def __init__(self, message: str, word: int, block: Block) -> None:
+    def __init__(self, message: str, word: int, block: Block, thread: Block | None = None) -> None:
         super().__init__(message)
         self.word = word
         self.block = block
+        self.thread = thread
 
 
 class AddressFault(KernelError):
     """A lane touched memory that is not there."""
 
-    def __init__(self, address: int, word: int, block: Block, space: Space) -> None:
+    def __init__(
+        self, address: int, word: int, block: Block, space: Space, thread: Block | None = None
+    ) -> None:
         super().__init__(
             f"illegal {space.name.lower()} address {address:#x} at word {word} in block {block}",
             word,
             block,
+            thread,
         )
         self.address = address
         self.space = space
@@ -50,12 +55,21 @@ class AddressFault(KernelError):
 class MisalignedFault(KernelError):
     """A lane accessed ``size`` bytes at an address that is no multiple of that."""
 
-    def __init__(self, address: int, size: int, word: int, block: Block, space: Space) -> None:
+    def __init__(
+        self,
+        address: int,
+        size: int,
+        word: int,
+        block: Block,
+        space: Space,
+        thread: Block | None = None,
+    ) -> None:
         super().__init__(
             f"misaligned {space.name.lower()} address {address:#x} of an access of {size} bytes"
             f" at word {word} in block {block}",
             word,
             block,
+            thread,
         )
         self.address = address
         self.size = size
@@ -64,15 +78,15 @@ class MisalignedFault(KernelError):
 class Trap(KernelError):
     """A lane executed TRAP."""
 
-    def __init__(self, word: int, block: Block) -> None:
-        super().__init__(f"trap at word {word} in block {block}", word, block)
+    def __init__(self, word: int, block: Block, thread: Block | None = None) -> None:
+        super().__init__(f"trap at word {word} in block {block}", word, block, thread)
 
 
 class BarrierFault(KernelError):
     """Threads used barriers as no program may, or all wait at barriers that cannot complete."""
 
-    def __init__(self, what: str, word: int, block: Block) -> None:
-        super().__init__(f"{what} at word {word} in block {block}", word, block)
+    def __init__(self, what: str, word: int, block: Block, thread: Block | None = None) -> None:
+        super().__init__(f"{what} at word {word} in block {block}", word, block, thread)
         self.what = what
 
 

@@ -23,6 +23,7 @@ MAX_TIMESTAMPS: Final = 4096
 INLINE_PARAMETER_BYTES: Final = 128
 MAX_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MESSAGE_BYTES: Final = 256
+PTX_TEXT_BYTES: Final = 128
 DOZING: Final = 1 << 31  # in WorkerPage.sleeping: a short nap, only those who wait end it
 
 
@@ -206,6 +207,25 @@ class FaultRecord(ctypes.Structure):
     )
 
 
+class FaultDetail(ctypes.Structure):
+    """What else is known of a kernel's fault; all zero where nothing is.
+
+    ``grid`` is the launch's, by which ``FaultRecord.block`` is split into x, y and z; ``thread``
+    is valid only where ``thread_known`` is 1. ``is_global``: the record's address is one of global
+    memory. ``source`` is the place in the program that the PTX was made of (its ``.loc``),
+    ``text`` the PTX line.
+    """
+
+    _fields_ = (
+        ("thread_known", c_uint32),
+        ("is_global", c_uint32),
+        ("grid", c_uint32 * 3),
+        ("thread", c_uint32 * 3),
+        ("source", c_char * MESSAGE_BYTES),
+        ("text", c_char * PTX_TEXT_BYTES),
+    )
+
+
 class WorkerPage(ctypes.Structure):
     """Written by the worker only; the client maps it read-only.
 
@@ -216,7 +236,8 @@ class WorkerPage(ctypes.Structure):
     beside others, and is looked at when that ends: nobody need ring for it. ``timeline[s]`` is the
     value of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has
     copied out of ring ``s``, so that the client may reuse them. Where ``observing`` is not 0 the
-    client says of each copy that it makes by itself that it did (OP_COPIED).
+    client says of each copy that it makes by itself that it did (OP_COPIED). ``detail`` was added
+    behind the rest without a new version: older clients do not look, newer ones look at the size.
     """
 
     _fields_ = (
@@ -233,6 +254,7 @@ class WorkerPage(ctypes.Structure):
         ("timeline", c_uint64 * MAX_STREAMS),
         ("tail", c_uint64 * MAX_STREAMS),
         ("timestamps", c_uint64 * MAX_TIMESTAMPS),
+        ("detail", FaultDetail),
     )
 
 
@@ -312,6 +334,7 @@ STRUCTURES: Final = (
     Ring,
     ClientArea,
     FaultRecord,
+    FaultDetail,
     WorkerPage,
     LaunchContext,
     ThreadState,

@@ -32,11 +32,20 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class FaultSite:
-    """Where a kernel faulted, as far as the backend can tell (line 0: unknown)."""
+    """Where a kernel faulted, as far as the backend can tell (line 0: unknown).
+
+    ``thread`` is the thread's index in its block, None where it is not known. ``source`` is the
+    place in the program that the PTX was made of, ``text`` the PTX line. ``is_global``: the fault's
+    address is one of global memory.
+    """
 
     function: str
     ptx_line: int
     message: str
+    thread: tuple[int, int, int] | None = None
+    source: str = ""
+    text: str = ""
+    is_global: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,20 @@ class NativeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class FaultedLaunch:
+    """The launch of a native kernel that faulted. ``block_index`` counts blocks, x first;
+    ``local_bytes`` is what a thread has of local memory."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    block_index: int
+    segment_base: int
+    dynamic_shared_bytes: int
+    multiprocessors: int
+    local_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class NativeFault:
     """What is left of a native kernel that faulted; ``kind`` is an ``abi.FaultKind``.
 
@@ -72,6 +95,7 @@ class NativeFault:
     ``trap_word`` is the number of the trap's instruction, plus 1, or 0, and ``message`` what the
     runtime says of it. ``parameters`` begins with the launch's parameter block. ``mapped`` is the
     memory that there is: addresses and sizes in bytes; ``shared_bytes`` is what a block has.
+    ``launch`` is None where it is not known.
     """
 
     pc: int
@@ -85,6 +109,7 @@ class NativeFault:
     parameters: bytes = b""
     aperture_base: int = 0
     mapped: tuple[tuple[int, int], ...] = ()
+    launch: FaultedLaunch | None = None
 
 
 @dataclass(frozen=True, slots=True)

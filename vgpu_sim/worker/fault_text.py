@@ -1,23 +1,25 @@
 """The words in which both backends say what a kernel did wrong."""
 
-from collections.abc import Sequence
 from typing import Final
 
-from vgpu_sim.isa import Instruction, TrapCause, disasm
+from vgpu_sim.isa import Instruction, Space, TrapCause, disasm
 
 
 def access(
-    what: str, instruction: Instruction, address: int | None, mapped: Sequence[tuple[int, int]]
+    what: str, instruction: Instruction, address: int | None, private_bytes: int | None = None
 ) -> str:
-    """Return e.g. ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0, outside …``.
+    """Return e.g. ``illegal address: ST.GLOBAL.B32 [r4], r3 at 0x0``.
 
-    ``what`` is the kind of fault; ``address`` None says that nobody knows it any more, because it
-    was too far outside for native code to keep. ``mapped``: addresses and sizes of what there is.
+    ``what`` is the kind of fault; ``address`` is None where it is not known, because it was too far
+    outside for native code to keep. ``private_bytes`` is the size of the memory that begins at
+    address 0, for an access to shared or local memory. Where an address of global memory lies is
+    the client's to say, which knows the program's allocations.
     """
     text = " ".join(disasm.render_instruction(instruction).split())
     if address is None:
         return f"{what}: {text}, outside of the device's memory"
-    return f"{what}: {text} at {address:#x}{_place(address, mapped)}"
+    place = "" if private_bytes is None else _place(address, private_bytes, instruction.space)
+    return f"{what}: {text} at {address:#x}{place}"
 
 
 def local_access(what: str, instruction: Instruction) -> str:
@@ -47,18 +49,12 @@ def barrier(instruction: Instruction, what: str) -> str:
     return f"{what}: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
-def _place(address: int, mapped: Sequence[tuple[int, int]]) -> str:
-    """Say where an address lies from the nearest memory that is mapped."""
-    distances = [
-        (max(begin - address, address - (begin + size - 1), 0), begin) for begin, size in mapped
-    ]
-    if not distances:
-        return ", with no memory allocated"
-    distance, begin = min(distances)
-    if distance == 0:
+def _place(address: int, size: int, space: Space) -> str:
+    """Return how far an address is past the end of shared or local memory."""
+    if address < size:
         return ""
-    if distance >= 1 << 40:
-        return ", outside of the device's memory"
-    side = "before" if address < begin else "past"
-    unit = "byte" if distance == 1 else "bytes"
-    return f", {distance} {unit} {side} the nearest allocation's memory"
+    distance = address - size + 1
+    owner = "block" if space is Space.SHARED else "thread"
+    plural = "" if distance == 1 else "s"
+    whose = f"the {owner}'s {size} bytes of {space.name.lower()} memory"
+    return f", {distance} byte{plural} past the end of {whose}"

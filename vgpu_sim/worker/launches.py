@@ -16,6 +16,7 @@ from vgpu_sim.hal.ports import (
     NativeBackend,
     NativeEntry,
 )
+from vgpu_sim.worker import fault_detail
 from vgpu_sim.worker.native_records import Call
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.usage import Usage
@@ -68,6 +69,8 @@ class Launches:
             call.address = err.address
             call.faulting_block = err.block
             call.message = err.site.message.encode()[:_MESSAGE_BYTES]
+            grid = (call.grid[0], call.grid[1], call.grid[2])
+            call.detail = fault_detail.record(err.site, grid)
         except Exception as err:  # noqa: BLE001 - C is the caller: nothing above could catch it
             call.message = f"{type(err).__name__}: {err}".encode()[:_MESSAGE_BYTES]
         else:

@@ -77,9 +77,10 @@ def of_module(
 
 
 def _function_record(function: FunctionSummary, max_threads: int) -> messages.FunctionRecord:
-    if function.maximum_block is not None:
-        x, y, z = function.maximum_block
-        max_threads = min(max_threads, x * y * z)
+    for bound in (function.maximum_block, function.required_block):
+        if bound is not None:
+            x, y, z = bound
+            max_threads = min(max_threads, x * y * z)
     return messages.FunctionRecord(
         parameter_count=len(function.parameters),
         parameter_bytes=function.parameter_bytes,

@@ -30,6 +30,7 @@ class Call(ctypes.Structure):
         ("address", c_uint64),
         ("faulting_block", c_uint64),
         ("message", c_char * abi.MESSAGE_BYTES),
+        ("detail", abi.FaultDetail),
     )
 
     def set_entry(self, found: ports.NativeEntry) -> None:
@@ -87,6 +88,7 @@ class FaultOrigin(ctypes.Structure):
         ("shared_bytes", c_uint64),
         ("shared", c_uint64),
         ("local", c_uint64),
+        ("launch", ctypes.POINTER(abi.LaunchContext)),
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.hal import abi, ports
-from vgpu_sim.worker import native_records as records
+from vgpu_sim.worker import fault_detail, native_records as records
 from vgpu_sim.worker.native_records import Call, Callback, Observer
 from vgpu_sim.worker.pipes import PIPES
 
@@ -91,7 +91,10 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "tessera_worker_fail": (c_int, [c_uint32, c_uint32, c_uint64, c_char_p]),
     "tessera_worker_fault": (ctypes.POINTER(abi.FaultRecord), []),
     "tessera_worker_get_fault_origin": (ctypes.POINTER(records.FaultOrigin), []),
-    "tessera_worker_resolve_fault": (None, [c_uint32, c_uint64, c_char_p]),
+    "tessera_worker_resolve_fault": (
+        None,
+        [c_uint32, c_uint64, c_char_p, ctypes.POINTER(abi.FaultDetail)],
+    ),
     "tessera_worker_fault_reported": (None, []),
     "tessera_worker_get_stats": (None, [ctypes.POINTER(records.StatsRecord)]),
 }
@@ -267,13 +270,19 @@ class NativeRuntime:
             parameters=parameters,
             aperture_base=self._aperture_base,
             mapped=tuple((region.address, region.size) for region in self._regions),
+            launch=_faulted_launch(origin, record.block),
         )
 
     def resolve_fault(self, found: ports.NativeSite) -> None:
-        """Say where a native fault came from; the faulting thread waits for this, 0.5 s at most."""
+        """Say where a native fault came from; the faulting thread waits for this, 3 s at most."""
         site = found.site
         message = site.message.encode()[:255]
-        self._library.tessera_worker_resolve_fault(site.ptx_line, found.address, message)
+        origin = self._library.tessera_worker_get_fault_origin().contents
+        launch = _faulted_launch(origin, 0)
+        detail = fault_detail.record(site, launch.grid if launch is not None else None)
+        self._library.tessera_worker_resolve_fault(
+            site.ptx_line, found.address, message, ctypes.byref(detail)
+        )
 
     def fault_reported(self) -> None:
         """Let the faulting thread end the process."""
@@ -293,6 +302,25 @@ class NativeRuntime:
             running_since_ns=stats.running_since_ns,
             counters=_counters(stats),
         )
+
+
+def _faulted_launch(origin: records.FaultOrigin, block_index: int) -> ports.FaultedLaunch | None:
+    if not origin.launch:
+        return None
+    context = origin.launch.contents
+    return ports.FaultedLaunch(
+        grid=_three(context.grid),
+        block=_three(context.block),
+        block_index=block_index,
+        segment_base=context.segment_base,
+        dynamic_shared_bytes=context.dynamic_shared_bytes,
+        multiprocessors=context.multiprocessors,
+        local_bytes=context.local_bytes,
+    )
+
+
+def _three(values: "ctypes.Array[c_uint32]") -> tuple[int, int, int]:
+    return values[0], values[1], values[2]
 
 
 def _counters(stats: records.StatsRecord) -> dict[str, int]:

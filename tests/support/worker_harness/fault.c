@@ -69,7 +69,7 @@ static void own(int fault_event) {
   if (resolve && tessera_worker_fault()->pc != 0)
     tessera_worker_resolve_fault(
         tessera_worker_get_fault_origin()->word ? TRAP_WORD + 1 : RESOLVED_LINE,
-        tessera_worker_fault()->address, "resolved");
+        tessera_worker_fault()->address, "resolved", &(tessera_fault_detail){.thread_known = 1});
   tessera_worker_fault_reported();
   for (;;) pause();
 }

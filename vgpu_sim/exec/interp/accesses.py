@@ -27,8 +27,9 @@ def fault(
     warp: Lanes, instruction: Instruction, mask: Mask, accessed: Words, bad: int
 ) -> AddressFault:
     """Return the error for ``bad``, which is one of the set lanes' addresses."""
-    lane = np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())]
-    return AddressFault(bad, warp.word, warp.block_of(int(lane)), instruction.space)
+    lane = int(np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())])
+    place = warp.block_of(lane), instruction.space, warp.thread_of(lane)
+    return AddressFault(bad, warp.word, *place)
 
 
 def check_alignment(
@@ -40,5 +41,6 @@ def check_alignment(
     bad = (first & np.uint64(size - 1)) != 0
     if bad.any():
         place = int(bad.argmax())
-        block = warp.block_of(int(np.flatnonzero(mask)[place]))
-        raise MisalignedFault(int(first[place]), size, warp.word, block, instruction.space)
+        lane = int(np.flatnonzero(mask)[place])
+        where = warp.block_of(lane), instruction.space, warp.thread_of(lane)
+        raise MisalignedFault(int(first[place]), size, warp.word, *where)

@@ -42,7 +42,8 @@ def _ret(warp: Warp, instruction: Instruction, mask: Mask) -> None:
 
 def _trap(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if mask.any():
-        raise Trap(warp.word, warp.block_of(int(mask.argmax())))
+        lane = int(mask.argmax())
+        raise Trap(warp.word, warp.block_of(lane), warp.thread_of(lane))
 
 
 SEMANTICS = {Op.NOP: _nop, Op.TRAP: _trap, Op.NANOSLEEP: _nop}

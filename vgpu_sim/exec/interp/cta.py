@@ -344,7 +344,9 @@ class ResidentBlocks(Lanes):
             raise self._fault(f"no thread of the block can go on: {parts}", first)
 
     def _fault(self, what: str, path: Path) -> BarrierFault:
-        return BarrierFault(what, path.pc, self.block_of(path.warp * WARP_LANES))
+        first = (path.lanes & -path.lanes).bit_length() - 1
+        lane = path.warp * WARP_LANES + max(first, 0)
+        return BarrierFault(what, path.pc, self.block_of(lane), self.thread_of(lane))
 
 
 def _rows(mask: Mask) -> list[int]:

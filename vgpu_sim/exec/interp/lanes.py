@@ -57,3 +57,8 @@ class Lanes:
         """Return the block index of a lane."""
         x, y, z = (int(axis[lane]) for axis in self.block)
         return x, y, z
+
+    def thread_of(self, lane: int) -> Block:
+        """Return the index of a lane's thread in its block."""
+        x, y, z = (int(axis[lane]) for axis in self.thread)
+        return x, y, z

@@ -84,6 +84,8 @@ class Library:
     handles: frozenset[str]
     results_64_bit: frozenset[str]
     results_32_bit: frozenset[str]
+    structures: Mapping[str, tuple[str, ...]]
+    """Fields that the trace shows of what a parameter points to, by the structure's name."""
     variables: Mapping[str, str]
     resolver: bool
     ready: Ready | None
@@ -187,6 +189,7 @@ def load(sources: Path) -> Library:
         handles=frozenset(document.get("handles", ())),
         results_64_bit=frozenset(document.get("results_64_bit", ())),
         results_32_bit=frozenset(document.get("results_32_bit", ())),
+        structures={name: tuple(fields) for name, fields in document.get("structures", {}).items()},
         variables=document.get("variables", {}),
         resolver=document.get("resolver", False),
         ready=Ready(ready["header"], ready["call"], frozenset(ready["without"])) if ready else None,

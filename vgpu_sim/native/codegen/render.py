@@ -59,8 +59,24 @@ def _trace_value(library: Library, parameter: Parameter) -> str:
     return f"(uint64_t){parameter.name}"
 
 
+def _traced(library: Library, parameter: Parameter) -> Iterator[tuple[str, str]]:
+    """Return what the trace shows of a parameter: names, with marks, and values.
+
+    A structure that the library describes is shown field by field.
+    """
+    yield _trace_mark(library, parameter) + parameter.name, _trace_value(library, parameter)
+    kind = _pointed(parameter).removeprefix("const ")
+    for field in library.structures.get(kind, ()):
+        place = f"{parameter.name}->{field}"
+        value = f"({parameter.name} ? (uint64_t)(uintptr_t){place} : 0)"
+        yield f"{parameter.name}.{field}", value
+
+
 def _stub(library: Library, function: Function) -> Iterator[str]:
     yield f"EXPORT {_stub_declaration(library, function)} {{"
+    # Before it may end the program. The arguments are not known here.
+    call = f'tsr_trace("{function.symbol}", "", NULL, {library.unsupported}, tsr_now_ns())'
+    yield f"  if (__builtin_expect(tsr_trace_fd >= 0, 0)) {call};"
     if library.says_unsupported:
         yield "  static uint32_t said;"
         yield f'  tsr_unsupported("{function.symbol}", "{library.unsupported}", &said);'
@@ -94,8 +110,9 @@ def _entry(library: Library, function: Function) -> Iterator[str]:
         gap = "const " if returns.endswith("*") else " "
         kind = f"{returns}{gap}" if returns.endswith("*") else f"const {returns}{gap}"
         yield f"  {kind}result = {call};"
-    values = ", ".join(_trace_value(library, p) for p in function.parameters)
-    names = " ".join(_trace_mark(library, p) + p.name for p in function.parameters)
+    shown = [one for p in function.parameters for one in _traced(library, p)]
+    values = ", ".join(value for _, value in shown)
+    names = " ".join(name for name, _ in shown)
     listed = f"(const uint64_t[]){{{values}}}" if values else "NULL"
     status = {"void": "0"}.get(
         returns, "result ? 0 : -1" if returns.endswith("*") else "(int)result"

@@ -61,6 +61,7 @@
 #define TESSERA_INLINE_PARAMETER_BYTES UINT64_C(0x80)
 #define TESSERA_MAX_PARAMETER_BYTES UINT64_C(0x7ffc)
 #define TESSERA_MESSAGE_BYTES UINT64_C(0x100)
+#define TESSERA_PTX_TEXT_BYTES UINT64_C(0x80)
 #define TESSERA_DOZING UINT64_C(0x80000000)
 
 #define TESSERA_MAGIC UINT64_C(0x41525354)
@@ -631,6 +632,22 @@ _Static_assert(offsetof(tessera_fault_record, time_ns) == 40, "tessera_fault_rec
 _Static_assert(offsetof(tessera_fault_record, kernel_name) == 48, "tessera_fault_record.kernel_name");
 _Static_assert(offsetof(tessera_fault_record, message) == 176, "tessera_fault_record.message");
 
+typedef struct tessera_fault_detail {
+  uint32_t thread_known;
+  uint32_t is_global;
+  uint32_t grid[3];
+  uint32_t thread[3];
+  char source[256];
+  char text[128];
+} tessera_fault_detail;
+_Static_assert(sizeof(tessera_fault_detail) == 416, "tessera_fault_detail");
+_Static_assert(offsetof(tessera_fault_detail, thread_known) == 0, "tessera_fault_detail.thread_known");
+_Static_assert(offsetof(tessera_fault_detail, is_global) == 4, "tessera_fault_detail.is_global");
+_Static_assert(offsetof(tessera_fault_detail, grid) == 8, "tessera_fault_detail.grid");
+_Static_assert(offsetof(tessera_fault_detail, thread) == 20, "tessera_fault_detail.thread");
+_Static_assert(offsetof(tessera_fault_detail, source) == 32, "tessera_fault_detail.source");
+_Static_assert(offsetof(tessera_fault_detail, text) == 288, "tessera_fault_detail.text");
+
 typedef struct tessera_worker_page {
   uint32_t magic;
   uint32_t version;
@@ -645,8 +662,9 @@ typedef struct tessera_worker_page {
   uint64_t timeline[128];
   uint64_t tail[128];
   uint64_t timestamps[4096];
+  tessera_fault_detail detail;
 } tessera_worker_page;
-_Static_assert(sizeof(tessera_worker_page) == 35312, "tessera_worker_page");
+_Static_assert(sizeof(tessera_worker_page) == 35728, "tessera_worker_page");
 _Static_assert(offsetof(tessera_worker_page, magic) == 0, "tessera_worker_page.magic");
 _Static_assert(offsetof(tessera_worker_page, version) == 4, "tessera_worker_page.version");
 _Static_assert(offsetof(tessera_worker_page, error) == 8, "tessera_worker_page.error");
@@ -660,6 +678,7 @@ _Static_assert(offsetof(tessera_worker_page, fault) == 64, "tessera_worker_page.
 _Static_assert(offsetof(tessera_worker_page, timeline) == 496, "tessera_worker_page.timeline");
 _Static_assert(offsetof(tessera_worker_page, tail) == 1520, "tessera_worker_page.tail");
 _Static_assert(offsetof(tessera_worker_page, timestamps) == 2544, "tessera_worker_page.timestamps");
+_Static_assert(offsetof(tessera_worker_page, detail) == 35312, "tessera_worker_page.detail");
 
 typedef struct tessera_launch_context {
   uint64_t aperture_base;

@@ -75,11 +75,15 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
   if (reply->payload_bytes != sizeof ready) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   memcpy(&ready, reply->payload, sizeof ready);
   context->area_bytes = pages(sizeof(tessera_client_area));
-  context->page_bytes = pages(sizeof(tessera_worker_page));
+  /* A worker that began before this library was installed has no details of faults. */
+  const size_t oldest = offsetof(tessera_worker_page, detail);
+  const bool detailed = ready.worker_page_bytes >= sizeof(tessera_worker_page);
+  const size_t page_bytes = detailed ? sizeof(tessera_worker_page) : oldest;
+  context->page_bytes = pages(page_bytes);
   if (ready.client_area_bytes < sizeof(tessera_client_area) ||
-      ready.worker_page_bytes < sizeof(tessera_worker_page) ||
+      ready.worker_page_bytes < oldest ||
       !long_enough(reply->fds[0], sizeof(tessera_client_area)) ||
-      !long_enough(reply->fds[1], sizeof(tessera_worker_page)))
+      !long_enough(reply->fds[1], page_bytes))
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   struct views *view = &views[context->index];
   context->area =
@@ -89,6 +93,7 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
   if (context->page->magic != TESSERA_WORKER_PAGE_MAGIC ||
       context->page->version != TESSERA_ABI_VERSION)
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  context->detail = detailed ? &context->page->detail : NULL;
   tsr_ring_setup(context);
   return CUDA_SUCCESS;
 }

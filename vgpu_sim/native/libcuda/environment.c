@@ -24,3 +24,17 @@ uint32_t tsr_thread_share(void) {
     tsr_log("%s=%s is ignored: it must be a percentage above 0, up to 100", NAME, value);
   return 0;
 }
+
+int tsr_hang_notice_s(void) {
+  enum { DEFAULT_S = 10, MAX_S = 3600 };
+  static const char NAME[] = "TESSERA_HANG_NOTICE_S";
+  static atomic_bool said;
+  const char *value = getenv(NAME);
+  if (!value || !*value) return DEFAULT_S;
+  char *end;
+  const long seconds = strtol(value, &end, 10);
+  if (*end == 0 && seconds >= 0 && seconds <= MAX_S) return (int)seconds;
+  if (!atomic_exchange(&said, true))
+    tsr_log("%s=%s is ignored: it must be a number of seconds from 0 to %d", NAME, value, MAX_S);
+  return DEFAULT_S;
+}

@@ -4,17 +4,48 @@
 #include <poll.h>
 #include <stdio.h>
 
-#include "log.h"
+#include "fault_place.h"
 #include "kernel_output.h"
+#include "log.h"
 
-/* Once per context: what the worker's record says, for whoever reads the program's output. */
+/* Block and thread by their dimensions, as far as they are known. */
+static void describe_thread(const tessera_fault_record *fault, const tessera_fault_detail *detail,
+                            char *text, size_t room) {
+  const uint64_t x = detail->grid[0], y = detail->grid[1];
+  text[0] = 0;
+  if (x == 0 || y == 0) return;
+  const int used =
+      snprintf(text, room, "block (%llu,%llu,%llu)", (unsigned long long)(fault->block % x),
+               (unsigned long long)(fault->block / x % y), (unsigned long long)(fault->block / x / y));
+  if (!detail->thread_known) return;
+  snprintf(text + used, room - (size_t)used, ", thread (%u,%u,%u)", detail->thread[0],
+           detail->thread[1], detail->thread[2]);
+}
+
+/* Further lines below the one that names the kernel: each only where it is known. */
+static void tell_detail(struct tsr_context *context, const tessera_fault_record *fault) {
+  if (!context->detail) return;
+  tessera_fault_detail detail = *context->detail;
+  detail.source[sizeof detail.source - 1] = 0;
+  detail.text[sizeof detail.text - 1] = 0;
+  char place[400];
+  describe_thread(fault, &detail, place, sizeof place);
+  if (detail.source[0]) tsr_log("  source %s", detail.source);
+  if (detail.text[0]) tsr_log("  PTX line %u: %s", fault->ptx_line, detail.text);
+  if (place[0]) tsr_log("  %s", place);
+  if (!detail.is_global) return;
+  tsr_fault_place(context, fault->address, place, sizeof place);
+  if (place[0]) tsr_log("  address 0x%llx: %s", (unsigned long long)fault->address, place);
+}
+
+/* Once per context: what the worker's record says, for people who read the program's output. */
 static void tell_fault(struct tsr_context *context, uint32_t error) {
   if (atomic_exchange(&context->fault_told, 1)) return;
   tsr_kernel_output_print(context);
   tessera_fault_record fault = context->page->fault;
   fault.kernel_name[sizeof fault.kernel_name - 1] = 0;
   fault.message[sizeof fault.message - 1] = 0;
-  /* Only what is known. With a line, the message names the address and what lies there. */
+  /* Only what is known. With a line, the message names the address. */
   char where[96] = "";
   if (fault.ptx_line != 0)
     snprintf(where, sizeof where, ", PTX line %u, block %llu", fault.ptx_line,
@@ -25,6 +56,7 @@ static void tell_fault(struct tsr_context *context, uint32_t error) {
   const bool in_kernel = fault.kernel_name[0] != 0;
   tsr_log("context ended, CUDA error %u: %s%s%s%s%s", error, in_kernel ? "kernel " : "",
           fault.kernel_name, in_kernel ? where : "", in_kernel ? ": " : "", fault.message);
+  if (in_kernel) tell_detail(context, &fault);
 }
 
 CUresult tsr_context_error(struct tsr_context *context) {

@@ -124,12 +124,37 @@ CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_
   return result;
 }
 
+/* The last allocations that were freed, for messages; under the memory lock. */
+enum { FREED = 1024 };
+static struct freed {
+  uint64_t context_id, address, bytes; /* bytes 0: none */
+} freed[FREED];
+static size_t next_freed;
+
+static void remember_freed(const struct tsr_span *span) {
+  freed[next_freed++ % FREED] = (struct freed){
+      .context_id = span->context->id, .address = span->address, .bytes = span->bytes};
+}
+
+bool tsr_memory_find_freed_locked(const struct tsr_context *context, uint64_t address,
+                                  uint64_t *begin, uint64_t *bytes) {
+  for (size_t i = 1; i <= FREED; i++) { /* the latest first */
+    const struct freed *one = &freed[(next_freed - i) % FREED];
+    if (one->context_id != context->id || address - one->address >= one->bytes) continue;
+    *begin = one->address;
+    *bytes = one->bytes;
+    return true;
+  }
+  return false;
+}
+
 /* Ends the allocation in the index. `*whole` becomes the chunk where all of it is free now and it
  * is not worth keeping. */
 static bool release_locked(uint64_t address, uint32_t kind, struct tsr_chunk **whole) {
   struct tsr_span span;
   if (!find_locked(address, &span) || span.address != address || span.kind != kind) return false;
   struct tsr_chunk *chunk = tsr_chunk_at(address);
+  remember_freed(&span);
   *whole = NULL;
   if (chunk->slab) {
     tsr_slab_give(chunk->slab, address - tsr_aperture_base - chunk->offset);

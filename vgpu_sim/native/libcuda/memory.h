@@ -15,4 +15,9 @@ CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_
 /* Frees what begins at `address`; INVALID_VALUE where nothing of that kind does. */
 CUresult tsr_memory_free(uint64_t address, uint32_t kind);
 
+/* The freed allocation of a context that held an address, if it was among the last to be freed and
+ * lies in no live one; under the memory lock. */
+bool tsr_memory_find_freed_locked(const struct tsr_context *context, uint64_t address,
+                                  uint64_t *begin, uint64_t *bytes);
+
 #endif

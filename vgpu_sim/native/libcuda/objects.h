@@ -94,6 +94,7 @@ struct tsr_context {
   struct tsr_device *device;
   tessera_client_area *area;
   const tessera_worker_page *page;
+  const tessera_fault_detail *detail; /* behind the page; NULL: the worker is older than that */
   size_t area_bytes, page_bytes;
   int socket;
   uint32_t index; /* unique among the process's contexts */
@@ -103,6 +104,7 @@ struct tsr_context {
   bool primary;
   _Atomic uint32_t lost;         /* CUresult, once the worker is gone without saying why */
   _Atomic uint32_t fault_told;   /* the fault has been logged */
+  _Atomic uint64_t hang_told;    /* the launch that was last logged as not ending (hang.c) */
   _Atomic uint32_t order;        /* of the next request, over all streams */
   _Atomic uint32_t rung;         /* the worker's nap (WorkerPage.sleeping) that was rung for last */
   pthread_mutex_t request_lock;  /* of what follows, up to `request` */
@@ -166,6 +168,7 @@ struct tsr_function {
   const char *name;                           /* inside the module's table */
   const tessera_parameter_record *parameters; /* inside the module's table */
   _Atomic int dynamic_shared_limit;
+  _Atomic uint32_t refused; /* bits: which limits a refused launch has been logged for */
 };
 
 struct tsr_library {

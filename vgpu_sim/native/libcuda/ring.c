@@ -96,7 +96,7 @@ static CUresult make_room(struct tsr_request *request, uint32_t slots) {
   const uint64_t used = request->head - __atomic_load_n(tail, __ATOMIC_ACQUIRE);
   if (__builtin_expect(used + slots <= TESSERA_SLOTS_PER_STREAM, 1)) return CUDA_SUCCESS;
   show(request);
-  return tsr_wait_room(request->context, tail, request->head + slots);
+  return tsr_wait_room(request->context, request->stream, request->head + slots);
 }
 
 static tessera_slot *next_slot(struct tsr_request *request, uint16_t opcode) {

@@ -99,3 +99,12 @@ bool tsr_slab_give(struct tsr_slab *slab, uint64_t offset) {
   if (slab->rover > at && slab->rover < (uint32_t)at + slab->length[at]) slab->rover = at;
   return true;
 }
+
+void tsr_slab_each(const struct tsr_slab *slab,
+                   void (*visit)(uint64_t start, uint64_t bytes, void *state), void *state) {
+  uint32_t at = 0;
+  do {
+    if (slab->used[at]) visit((uint64_t)at * TSR_SLAB_UNIT_BYTES, slab->bytes[at], state);
+    at = next_block(slab, at);
+  } while (at != 0);
+}

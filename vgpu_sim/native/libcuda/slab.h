@@ -24,4 +24,8 @@ bool tsr_slab_give(struct tsr_slab *slab, uint64_t offset);
 
 bool tsr_slab_empty(const struct tsr_slab *slab);
 
+/* Calls back with every block in use: its start inside the slab, and the bytes asked for. */
+void tsr_slab_each(const struct tsr_slab *slab,
+                   void (*visit)(uint64_t start, uint64_t bytes, void *state), void *state);
+
 #endif

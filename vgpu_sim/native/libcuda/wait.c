@@ -8,12 +8,13 @@
 
 #include "clock.h"
 #include "doorbell.h"
+#include "hang.h"
 #include "health.h"
 #include "kernel_output.h"
 
 enum { SPIN_NS = 12000, CHECK_EVERY = 16 };
 /* How often a sleeper looks whether the worker was killed without a word. */
-enum { FIRST_LOOK_MS = 10, LAST_LOOK_MS = 100 };
+enum { FIRST_LOOK_MS = 10, LAST_LOOK_MS = 80 };
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -58,18 +59,22 @@ static void sleep_until_progress(struct tsr_context *context, const uint64_t *co
   __atomic_fetch_sub(&context->area->waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-static CUresult wait_for(struct tsr_context *context, const uint64_t *counter, uint64_t value) {
+/* `counter` is one of `stream`. */
+static CUresult wait_for(struct tsr_context *context, uint32_t stream, const uint64_t *counter,
+                         uint64_t value) {
   CUresult error = tsr_context_error(context);
   if (error != CUDA_SUCCESS || reached(counter, value)) return error;
   tsr_rang |= tsr_ring_for_wait(context);
   if (may_spin(context)) spin(context, counter, value);
   long limit_ms = FIRST_LOOK_MS;
+  struct tsr_hang hang = {0};
   while (!reached(counter, value)) {
     error = tsr_context_error(context);
     if (error != CUDA_SUCCESS) return error;
     const uint64_t asleep_ns = tsr_now_ns();
     sleep_until_progress(context, counter, value, limit_ms);
     if (reached(counter, value)) break;
+    if (limit_ms == LAST_LOOK_MS) tsr_hang_look(context, stream, &hang);
     if (tsr_now_ns() - asleep_ns < (uint64_t)limit_ms * 1000000u) continue; /* other progress */
     if (tsr_context_hung_up(context)) return tsr_context_lose(context);
     if (limit_ms < LAST_LOOK_MS) limit_ms *= 2;
@@ -77,9 +82,9 @@ static CUresult wait_for(struct tsr_context *context, const uint64_t *counter, u
   return tsr_context_error(context);
 }
 
-CUresult tsr_wait_room(struct tsr_context *context, const uint64_t *tail, uint64_t head) {
+CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t head) {
   if (head <= TESSERA_SLOTS_PER_STREAM) return CUDA_SUCCESS;
-  return wait_for(context, tail, head - TESSERA_SLOTS_PER_STREAM);
+  return wait_for(context, stream, &context->page->tail[stream], head - TESSERA_SLOTS_PER_STREAM);
 }
 
 bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value) {
@@ -88,7 +93,7 @@ bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t va
 
 /* Who has waited for work sees what kernels have written. */
 CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value) {
-  const CUresult result = wait_for(context, &context->page->timeline[stream], value);
+  const CUresult result = wait_for(context, stream, &context->page->timeline[stream], value);
   tsr_kernel_output_print(context);
   return result;
 }

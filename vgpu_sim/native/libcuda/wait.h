@@ -6,8 +6,8 @@
 
 enum { TSR_LEGACY_STREAM = 0 };
 
-/* Waits until the ring's tail leaves room for slots up to `head`. */
-CUresult tsr_wait_room(struct tsr_context *context, const uint64_t *tail, uint64_t head);
+/* Waits until the tail of the stream's ring leaves room for slots up to `head`. */
+CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t head);
 
 /* True when request `value` of the stream is done. */
 bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value);

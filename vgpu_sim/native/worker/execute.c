@@ -104,7 +104,8 @@ static void call_owner(tessera_worker_call *call, const request *r) {
                   .kernel = body->kernel,
                   .address = call->address,
                   .block = call->faulting_block,
-                  .message = call->message});
+                  .message = call->message,
+                  .detail = &call->detail});
 }
 
 static tw_code ask_for_code(const request *r) {

@@ -16,7 +16,8 @@
 
 enum { HANDLER_STACK_BYTES = 1 << 16 };
 
-static const uint64_t RESOLVE_TIMEOUT_NS = 500 * UINT64_C(1000000);
+/* The owner looks for the thread by running the block again, for a second at most. */
+static const uint64_t RESOLVE_TIMEOUT_NS = 3 * UINT64_C(1000000000);
 static const uint64_t REPORT_TIMEOUT_NS = 2 * UINT64_C(1000000000);
 
 __thread thread_activity tw_current __attribute__((tls_model("initial-exec")));
@@ -56,7 +57,8 @@ static bool claim(const fault *f) {
                                          .word = f->word,
                                          .shared_bytes = tw_current.shared_bytes,
                                          .shared = f->shared,
-                                         .local = f->local};
+                                         .local = f->local,
+                                         .launch = tw_current.launch};
   record->kind = f->kind;
   record->ptx_line = f->ptx_line;
   record->kernel = f->kernel;
@@ -66,6 +68,7 @@ static bool claim(const fault *f) {
   record->time_ns = tw_now_ns();
   if (f->kernel != 0) tw_kernel_name(f->kernel, record->kernel_name, sizeof record->kernel_name);
   copy_text(record->message, f->message, sizeof record->message);
+  if (f->detail != NULL) tw.page->detail = *f->detail;
   return true;
 }
 
@@ -129,11 +132,13 @@ const tessera_fault_record *tessera_worker_fault(void) { return &tw.page->fault;
 
 const tessera_worker_fault_origin *tessera_worker_get_fault_origin(void) { return &origin; }
 
-void tessera_worker_resolve_fault(uint32_t ptx_line, uint64_t address, const char *message) {
+void tessera_worker_resolve_fault(uint32_t ptx_line, uint64_t address, const char *message,
+                                  const tessera_fault_detail *detail) {
   tessera_fault_record *record = &tw.page->fault;
   record->ptx_line = ptx_line;
   record->address = address;
   copy_text(record->message, message, sizeof record->message);
+  tw.page->detail = *detail;
   raise_flag(&resolved);
 }
 

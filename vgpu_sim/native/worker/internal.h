@@ -28,6 +28,7 @@ typedef struct thread_activity {
   volatile activity kind;
   volatile uint64_t kernel;
   const uint8_t *volatile parameters; /* of a native kernel: TESSERA_MAX_PARAMETER_BYTES */
+  const tessera_launch_context *volatile launch; /* of a native kernel; while it runs */
   const tw_stacks *volatile stacks;   /* while the groups of a block run; else NULL */
   volatile uint64_t shared_window;    /* base of this thread's shared memory; 0: none yet */
   volatile uint64_t shared_bytes;     /* of a block of the launch that last had some */
@@ -201,6 +202,7 @@ typedef struct fault {
   bool shared; /* `address` is one of shared memory */
   bool local;  /* it was one of local memory; which one is not known */
   const char *message;
+  const tessera_fault_detail *detail; /* NULL: nothing more is known */
 } fault;
 int tw_fault_install(void);
 /* An alternate stack for the calling thread; the handler must work after a stack overflow. */

@@ -62,12 +62,14 @@ static void run_blocks(tessera_kernel_entry entry, const tessera_launch_context 
   thread_activity *self = &tw_current;
   self->kernel = launch->kernel;
   self->parameters = parameters;
+  self->launch = launch;
   self->state.current_block = first;
   self->kind = ACTIVITY_KERNEL;
   entry(launch, parameters, first, end, &self->state);
   self->kind = ACTIVITY_NONE;
   if (self->state.status != 0)
     tw_die_of_trap(launch->kernel, (uint64_t)(uintptr_t)entry, &self->state, NULL);
+  self->launch = NULL;
 }
 
 static __thread struct {

@@ -35,6 +35,7 @@ typedef struct tessera_worker_call {
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];
+  tessera_fault_detail detail;
 } tessera_worker_call;
 
 typedef void (*tessera_worker_callback)(tessera_worker_call *call);
@@ -157,13 +158,15 @@ typedef struct tessera_worker_fault_origin {
   uint64_t shared_bytes; /* of a block of the launch */
   uint64_t shared;       /* 1: the address is one of shared memory */
   uint64_t local;        /* 1: the access was one to local memory; its address is lost */
+  const tessera_launch_context *launch; /* stays readable; NULL: not known */
 } tessera_worker_fault_origin;
 
 /* Owner thread, after fault_event: the record, what it found out, and that it has reported it. */
 TESSERA_EXPORT const tessera_fault_record *tessera_worker_fault(void);
 TESSERA_EXPORT const tessera_worker_fault_origin *tessera_worker_get_fault_origin(void);
 TESSERA_EXPORT void tessera_worker_resolve_fault(uint32_t ptx_line, uint64_t address,
-                                                 const char *message);
+                                                 const char *message,
+                                                 const tessera_fault_detail *detail);
 TESSERA_EXPORT void tessera_worker_fault_reported(void);
 
 TESSERA_EXPORT void tessera_worker_get_stats(tessera_worker_stats *stats);

@@ -18,7 +18,7 @@ from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
 from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, container
-from vgpu_sim.worker import fault_text
+from vgpu_sim.worker import fault_text, source_places
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.backends.turns import Turns
 from vgpu_sim.worker.runtime import Region
@@ -91,7 +91,7 @@ class InterpBackend:
                     self._turns.pause,
                 )
         except KernelError as err:
-            raise _kernel_fault(err, function, launch, self._regions()) from err
+            raise _kernel_fault(err, module, function, launch) from err
         except UnsupportedError as err:
             site = FaultSite(function.name, _line(function, err.word), str(err))
             raise LaunchFault(FaultKind.COMPILE, site) from err
@@ -112,34 +112,33 @@ def _warm_up() -> None:
 
 
 def _kernel_fault(
-    err: KernelError, function: Function, launch: Launch, regions: Sequence[Region]
+    err: KernelError, module: Module, function: Function, launch: Launch
 ) -> LaunchFault:
     x, y, z = err.block
     block = x + launch.grid[0] * (y + launch.grid[1] * z)
     instruction, line = function.code[err.word], function.lines[err.word]
+    kind, address, is_global = FaultKind.TRAP, 0, False
     if isinstance(err, BarrierFault):
         message = fault_text.barrier(instruction, err.what)
-        return LaunchFault(FaultKind.TRAP, FaultSite(function.name, line, message), 0, block)
-    if not isinstance(err, AddressFault | MisalignedFault):
-        site = FaultSite(function.name, line, fault_text.trap(instruction))
-        return LaunchFault(_TRAPS.get(instruction.cause, FaultKind.TRAP), site, 0, block)
-    illegal = isinstance(err, AddressFault)
-    kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
-    what = "illegal address" if illegal else "misaligned address"
-    mapped = _memory(instruction, function, launch, regions)
-    message = fault_text.access(what, instruction, err.address, mapped)
-    return LaunchFault(kind, FaultSite(function.name, line, message), err.address, block)
+    elif isinstance(err, AddressFault | MisalignedFault):
+        illegal = isinstance(err, AddressFault)
+        kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
+        what = "illegal address" if illegal else "misaligned address"
+        address = err.address
+        size = _private_bytes(instruction, function, launch)
+        message = fault_text.access(what, instruction, address, size)
+        is_global = size is None and instruction.space is not Space.PARAM
+    else:
+        kind = _TRAPS.get(instruction.cause, FaultKind.TRAP)
+        message = fault_text.trap(instruction)
+    site = FaultSite(function.name, line, message, err.thread, is_global=is_global)
+    return LaunchFault(kind, source_places.located(site, module.source), address, block)
 
 
-def _memory(
-    instruction: Instruction,
-    function: Function,
-    launch: Launch,
-    regions: Sequence[Region],
-) -> list[tuple[int, int]]:
-    """Return addresses and sizes of what there is in the space of an access."""
+def _private_bytes(instruction: Instruction, function: Function, launch: Launch) -> int | None:
+    """Return how much there is of the space of an access; None: it is not a private one."""
     if instruction.space is Space.SHARED:
-        return [(0, function.shared_bytes + launch.shared_bytes)]
+        return function.shared_bytes + launch.shared_bytes
     if instruction.space is Space.LOCAL:
-        return [(0, local_bytes(function, launch.stack_bytes))]
-    return [(region.address, region.size) for region in regions]
+        return local_bytes(function, launch.stack_bytes)
+    return None

@@ -10,21 +10,28 @@ from vgpu_sim.exec.jit.provenance import Pointer, Provenance
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
 from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite
-from vgpu_sim.isa import EFFECTS, Function, Instruction, Space
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, Space
 from vgpu_sim.worker import fault_text
+from vgpu_sim.worker.backends import jit_threads
 
 _WORD = 1 << 64
 
 
-def describe(function: Function, words: tuple[int, ...], fault: NativeFault) -> NativeSite:
-    """Choose the likeliest access among ``words``, which an instruction may belong to."""
+def describe(
+    module: Module, function: Function, words: tuple[int, ...], fault: NativeFault
+) -> NativeSite:
+    """Choose the likeliest access among ``words``, which an instruction may belong to.
+
+    A thread whose own computation leads to the fault, where one is found, says more than the
+    machine does: which of the words it was, and the address before it was confined.
+    """
     if fault.trap_word:
         word = fault.trap_word - 1
         instruction = function.code[word]
         message = fault_text.trap(instruction)
         if EFFECTS[instruction.op].stops:
-            message = fault_text.barrier(instruction, fault.message)
-        return NativeSite(FaultSite(function.name, function.lines[word], message), 0)
+            return _site(function, word, fault_text.barrier(instruction, fault.message), None)
+        return _site(function, word, message, jit_threads.find(module, function, (word,), fault))
     if fault.kind == FaultKind.STACK:
         line = function.lines[words[0]] if words else 0
         return NativeSite(FaultSite(function.name, line, fault.message), 0)
@@ -37,16 +44,41 @@ def describe(function: Function, words: tuple[int, ...], fault: NativeFault) -> 
     # What an instruction computes may be merged with what it reads: the address tells them apart.
     like = [word for word in accesses if _may_be_in(function.code[word].space, space)]
     accesses = like or accesses
+    found = jit_threads.find(module, function, accesses, fault)
+    if found is not None:
+        message = fault_text.access(
+            what, function.code[found.word], found.address, _private_bytes(fault)
+        )
+        return _site(function, found.word, message, found, is_global=space is None)
     word, line = accesses[0], function.lines[accesses[0]]
     address = fault.address if fault.shared else _asked_for(function, word, fault)
-    mapped = ((0, fault.shared_bytes),) if fault.shared else fault.mapped
-    message = fault_text.access(what, function.code[word], address, mapped)
+    message = fault_text.access(what, function.code[word], address, _private_bytes(fault))
     if space is Space.LOCAL:
         address, message = None, fault_text.local_access(what, function.code[word])
     others = sorted({function.lines[other] for other in accesses[1:]} - {line})
     if others:
         message += f" (or line {', '.join(map(str, others))})"
-    return NativeSite(FaultSite(function.name, line, message), address or 0)
+    is_global = space is None and address is not None
+    return NativeSite(FaultSite(function.name, line, message, is_global=is_global), address or 0)
+
+
+def _site(
+    function: Function,
+    word: int,
+    message: str,
+    found: jit_threads.Found | None,
+    *,
+    is_global: bool = False,
+) -> NativeSite:
+    thread, address = (None, 0) if found is None else (found.thread, found.address)
+    site = FaultSite(function.name, function.lines[word], message, thread, is_global=is_global)
+    return NativeSite(site, address)
+
+
+def _private_bytes(fault: NativeFault) -> int | None:
+    if fault.shared:
+        return fault.shared_bytes
+    return fault.launch.local_bytes if fault.local and fault.launch is not None else None
 
 
 def _may_be_in(named: Space, space: Space | None) -> bool:

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 
 from vgpu_sim.exec.jit import Loaded
 from vgpu_sim.hal.ports import NativeEntry
-from vgpu_sim.isa import Function, Module, container, extract
+from vgpu_sim.isa import Function, Module, container, extract, sections
+from vgpu_sim.isa.sections import MODULE_OWNER, Section
+from vgpu_sim.isa.wire import decode_text
 
 Block = tuple[int, int, int]
 Variant = tuple[str, Block]
@@ -36,6 +38,12 @@ class Program:
             return self.module, self.module.function(name)
         module = container.decode(self.alone(name, named=True))
         return module, module.function(name)
+
+    def source(self) -> str:
+        """Return the PTX that the container was made of; empty where there is none."""
+        if self.module is not None:
+            return self.module.source
+        return decode_text(sections.unpack(self.container)[Section.SOURCE, MODULE_OWNER])
 
     def keep(self, name: str, loaded: Loaded) -> NativeEntry:
         """Keep code in memory as long as the program; return how it is called."""

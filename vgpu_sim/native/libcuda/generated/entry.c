@@ -715,168 +715,196 @@ EXPORT CUresult cuWaitExternalSemaphoresAsync(void);
 EXPORT CUresult cuWaitExternalSemaphoresAsync_ptsz(void);
 
 EXPORT CUresult cuArray3DCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArray3DCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArray3DCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArray3DCreate_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArray3DCreate_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArray3DCreate_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArray3DGetDescriptor(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArray3DGetDescriptor", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArray3DGetDescriptor", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArray3DGetDescriptor_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArray3DGetDescriptor_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArray3DGetDescriptor_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayCreate_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayCreate_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayCreate_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayGetDescriptor(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayGetDescriptor", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayGetDescriptor", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayGetDescriptor_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayGetDescriptor_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayGetDescriptor_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayGetMemoryRequirements(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayGetMemoryRequirements", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayGetMemoryRequirements", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayGetPlane(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayGetPlane", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayGetPlane", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuArrayGetSparseProperties(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuArrayGetSparseProperties", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuArrayGetSparseProperties", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointOperationComplete(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointOperationComplete", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointOperationComplete", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointProcessCheckpoint(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointProcessCheckpoint", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointProcessCheckpoint", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointProcessGetRestoreThreadId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointProcessGetRestoreThreadId", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointProcessGetRestoreThreadId", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointProcessGetState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointProcessGetState", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointProcessGetState", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointProcessLock(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointProcessLock", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointProcessLock", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointProcessRestore(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointProcessRestore", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointProcessRestore", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCheckpointProcessUnlock(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCheckpointProcessUnlock", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCheckpointProcessUnlock", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpDeregisterCompleteCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpDeregisterCompleteCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpDeregisterCompleteCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpDeregisterStartCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpDeregisterStartCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpDeregisterStartCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpGetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpGetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpGetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpGetAttributeGlobal(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpGetAttributeGlobal", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpGetAttributeGlobal", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpRegisterCompleteCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpRegisterCompleteCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpRegisterCompleteCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpRegisterStartCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpRegisterStartCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpRegisterStartCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpSetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpSetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpSetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCoredumpSetAttributeGlobal(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCoredumpSetAttributeGlobal", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCoredumpSetAttributeGlobal", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCtxAttach(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxAttach", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxAttach", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -943,6 +971,7 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx) {
 }
 
 EXPORT CUresult cuCtxDetach(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxDetach", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxDetach", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -969,6 +998,7 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags)
 }
 
 EXPORT CUresult cuCtxFromGreenCtx(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxFromGreenCtx", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxFromGreenCtx", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -985,6 +1015,7 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version) {
 }
 
 EXPORT CUresult cuCtxGetCacheConfig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxGetCacheConfig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxGetCacheConfig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1001,6 +1032,7 @@ EXPORT CUresult cuCtxGetCurrent(CUcontext *pctx) {
 }
 
 EXPORT CUresult cuCtxGetDevResource(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxGetDevResource", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxGetDevResource", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1027,6 +1059,7 @@ EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx) {
 }
 
 EXPORT CUresult cuCtxGetExecAffinity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxGetExecAffinity", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxGetExecAffinity", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1063,6 +1096,7 @@ EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
 }
 
 EXPORT CUresult cuCtxGetSharedMemConfig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxGetSharedMemConfig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxGetSharedMemConfig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1119,18 +1153,21 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext ctx) {
 }
 
 EXPORT CUresult cuCtxRecordEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxRecordEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxRecordEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCtxResetPersistingL2Cache(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxResetPersistingL2Cache", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxResetPersistingL2Cache", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuCtxSetCacheConfig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxSetCacheConfig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxSetCacheConfig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1147,6 +1184,7 @@ EXPORT CUresult cuCtxSetCurrent(CUcontext ctx) {
 }
 
 EXPORT CUresult cuCtxSetFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxSetFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxSetFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1163,6 +1201,7 @@ EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
 }
 
 EXPORT CUresult cuCtxSetSharedMemConfig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxSetSharedMemConfig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxSetSharedMemConfig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1189,36 +1228,42 @@ EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx) {
 }
 
 EXPORT CUresult cuCtxWaitEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuCtxWaitEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuCtxWaitEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDestroyExternalMemory(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDestroyExternalMemory", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDestroyExternalMemory", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDestroyExternalSemaphore(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDestroyExternalSemaphore", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDestroyExternalSemaphore", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDevResourceGenerateDesc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDevResourceGenerateDesc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDevResourceGenerateDesc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDevSmResourceSplit(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDevSmResourceSplit", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDevSmResourceSplit", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDevSmResourceSplitByCount(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDevSmResourceSplitByCount", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDevSmResourceSplitByCount", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1275,12 +1320,14 @@ EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
 }
 
 EXPORT CUresult cuDeviceGetCliqueCount(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetCliqueCount", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetCliqueCount", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetCliqueInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetCliqueInfo", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetCliqueInfo", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1297,48 +1344,56 @@ EXPORT CUresult cuDeviceGetCount(int *count) {
 }
 
 EXPORT CUresult cuDeviceGetDefaultMemPool(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetDefaultMemPool", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetDefaultMemPool", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetDevResource(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetDevResource", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetDevResource", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetExecAffinitySupport(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetExecAffinitySupport", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetExecAffinitySupport", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetFabricClusterUuid(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetFabricClusterUuid", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetFabricClusterUuid", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetGraphMemAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetGraphMemAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetGraphMemAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetHostAtomicCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetHostAtomicCapabilities", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetHostAtomicCapabilities", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetLuid(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetLuid", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetLuid", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetMemPool(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetMemPool", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetMemPool", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1355,12 +1410,14 @@ EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev) {
 }
 
 EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetNvSciSyncAttributes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetNvSciSyncAttributes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetP2PAtomicCapabilities", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetP2PAtomicCapabilities", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1397,6 +1454,7 @@ EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev) {
 }
 
 EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGetTexture1DLinearMaxWidth", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGetTexture1DLinearMaxWidth", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1423,6 +1481,7 @@ EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
 }
 
 EXPORT CUresult cuDeviceGraphMemTrim(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceGraphMemTrim", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceGraphMemTrim", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1509,24 +1568,28 @@ EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) 
 }
 
 EXPORT CUresult cuDeviceRegisterAsyncNotification(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceRegisterAsyncNotification", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceRegisterAsyncNotification", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceSetGraphMemAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceSetGraphMemAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceSetGraphMemAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceSetMemPool(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceSetMemPool", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceSetMemPool", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuDeviceTotalMem(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceTotalMem", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceTotalMem", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1543,6 +1606,7 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
 }
 
 EXPORT CUresult cuDeviceUnregisterAsyncNotification(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuDeviceUnregisterAsyncNotification", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuDeviceUnregisterAsyncNotification", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1557,54 +1621,63 @@ EXPORT CUresult cuDriverGetVersion(int *driverVersion) {
 }
 
 EXPORT CUresult cuEGLStreamConsumerAcquireFrame(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamConsumerAcquireFrame", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamConsumerAcquireFrame", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamConsumerConnect(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamConsumerConnect", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamConsumerConnect", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamConsumerConnectWithFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamConsumerConnectWithFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamConsumerConnectWithFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamConsumerDisconnect(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamConsumerDisconnect", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamConsumerDisconnect", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamConsumerReleaseFrame(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamConsumerReleaseFrame", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamConsumerReleaseFrame", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamProducerConnect(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamProducerConnect", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamProducerConnect", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamProducerDisconnect(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamProducerDisconnect", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamProducerDisconnect", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamProducerPresentFrame(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamProducerPresentFrame", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamProducerPresentFrame", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuEGLStreamProducerReturnFrame(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEGLStreamProducerReturnFrame", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEGLStreamProducerReturnFrame", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1621,6 +1694,7 @@ EXPORT CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags) {
 }
 
 EXPORT CUresult cuEventCreateFromEGLSync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEventCreateFromEGLSync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEventCreateFromEGLSync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1687,6 +1761,7 @@ EXPORT CUresult cuEventRecord(CUevent hEvent, CUstream hStream) {
 }
 
 EXPORT CUresult cuEventRecord_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEventRecord_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEventRecord_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1703,6 +1778,7 @@ EXPORT CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigne
 }
 
 EXPORT CUresult cuEventRecordWithFlags_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuEventRecordWithFlags_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuEventRecordWithFlags_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1719,24 +1795,28 @@ EXPORT CUresult cuEventSynchronize(CUevent hEvent) {
 }
 
 EXPORT CUresult cuExternalMemoryGetMappedBuffer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuExternalMemoryGetMappedBuffer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuExternalMemoryGetMappedBuffer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuExternalMemoryGetMappedMipmappedArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuExternalMemoryGetMappedMipmappedArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuExternalMemoryGetMappedMipmappedArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuFabricCpyBatchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuFabricCpyBatchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuFabricCpyBatchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuFlushGPUDirectRDMAWrites(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuFlushGPUDirectRDMAWrites", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuFlushGPUDirectRDMAWrites", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1823,6 +1903,7 @@ EXPORT CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib
 }
 
 EXPORT CUresult cuFuncSetBlockShape(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuFuncSetBlockShape", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuFuncSetBlockShape", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1839,102 +1920,119 @@ EXPORT CUresult cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
 }
 
 EXPORT CUresult cuFuncSetSharedMemConfig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuFuncSetSharedMemConfig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuFuncSetSharedMemConfig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuFuncSetSharedSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuFuncSetSharedSize", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuFuncSetSharedSize", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLCtxCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLCtxCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLCtxCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLGetDevices(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLGetDevices", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLGetDevices", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLGetDevices_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLGetDevices_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLGetDevices_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLInit(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLInit", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLInit", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLMapBufferObject(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLMapBufferObject", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLMapBufferObject", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLMapBufferObject_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLMapBufferObject_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLMapBufferObject_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLMapBufferObject_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLMapBufferObject_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLMapBufferObject_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLMapBufferObjectAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLMapBufferObjectAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLMapBufferObjectAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLMapBufferObjectAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLMapBufferObjectAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLMapBufferObjectAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLMapBufferObjectAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLMapBufferObjectAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLMapBufferObjectAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLRegisterBufferObject(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLRegisterBufferObject", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLRegisterBufferObject", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLSetBufferObjectMapFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLSetBufferObjectMapFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLSetBufferObjectMapFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLUnmapBufferObject(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLUnmapBufferObject", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLUnmapBufferObject", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLUnmapBufferObjectAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLUnmapBufferObjectAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLUnmapBufferObjectAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGLUnregisterBufferObject(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGLUnregisterBufferObject", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGLUnregisterBufferObject", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -1981,732 +2079,854 @@ EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVers
 }
 
 EXPORT CUresult cuGraphAddBatchMemOpNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddBatchMemOpNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddBatchMemOpNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddChildGraphNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddChildGraphNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddChildGraphNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddDependencies(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddDependencies", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddDependencies", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddDependencies_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddDependencies_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddDependencies_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddEmptyNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddEmptyNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddEmptyNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddEventRecordNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddEventRecordNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddEventRecordNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddEventWaitNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddEventWaitNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddEventWaitNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddExternalSemaphoresSignalNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddExternalSemaphoresSignalNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddExternalSemaphoresSignalNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddExternalSemaphoresWaitNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddExternalSemaphoresWaitNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddExternalSemaphoresWaitNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddHostNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddHostNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddHostNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddKernelNode_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddKernelNode_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddKernelNode_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddMemAllocNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddMemAllocNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddMemAllocNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddMemFreeNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddMemFreeNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddMemFreeNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddMemcpyNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddMemcpyNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddMemcpyNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddMemsetNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddMemsetNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddMemsetNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddNode_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddNode_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddNode_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphAddNode_v3(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphAddNode_v3", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphAddNode_v3", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphBatchMemOpNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphBatchMemOpNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphBatchMemOpNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphBatchMemOpNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphBatchMemOpNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphBatchMemOpNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphChildGraphNodeGetGraph(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphChildGraphNodeGetGraph", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphChildGraphNodeGetGraph", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphClone(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphClone", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphClone", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphConditionalHandleCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphConditionalHandleCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphConditionalHandleCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphDebugDotPrint(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphDebugDotPrint", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphDebugDotPrint", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphDestroyNode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphDestroyNode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphDestroyNode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphEventRecordNodeGetEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphEventRecordNodeGetEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphEventRecordNodeGetEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphEventRecordNodeSetEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphEventRecordNodeSetEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphEventRecordNodeSetEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphEventWaitNodeGetEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphEventWaitNodeGetEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphEventWaitNodeGetEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphEventWaitNodeSetEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphEventWaitNodeSetEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphEventWaitNodeSetEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecBatchMemOpNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecBatchMemOpNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecChildGraphNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecChildGraphNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecChildGraphNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecEventRecordNodeSetEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecEventRecordNodeSetEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecEventWaitNodeSetEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecEventWaitNodeSetEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecExternalSemaphoresSignalNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecExternalSemaphoresSignalNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecExternalSemaphoresSignalNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecExternalSemaphoresWaitNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecExternalSemaphoresWaitNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecExternalSemaphoresWaitNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecGetFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecGetFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecGetFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecGetId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecGetId", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecGetId", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecHostNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecHostNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecHostNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecKernelNodeSetParams_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecKernelNodeSetParams_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecMemcpyNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecMemcpyNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecMemcpyNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecMemsetNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecMemsetNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecMemsetNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecUpdate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecUpdate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecUpdate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExecUpdate_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExecUpdate_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExecUpdate_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExternalSemaphoresSignalNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExternalSemaphoresSignalNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExternalSemaphoresSignalNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExternalSemaphoresSignalNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExternalSemaphoresSignalNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExternalSemaphoresSignalNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExternalSemaphoresWaitNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExternalSemaphoresWaitNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExternalSemaphoresWaitNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphExternalSemaphoresWaitNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphExternalSemaphoresWaitNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphExternalSemaphoresWaitNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphGetEdges(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphGetEdges", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphGetEdges", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphGetEdges_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphGetEdges_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphGetEdges_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphGetId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphGetId", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphGetId", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphGetNodes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphGetNodes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphGetNodes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphGetRootNodes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphGetRootNodes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphGetRootNodes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphHostNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphHostNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphHostNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphHostNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphHostNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphHostNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphInstantiate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphInstantiate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphInstantiate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphInstantiate_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphInstantiate_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphInstantiate_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphInstantiateWithFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphInstantiateWithFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphInstantiateWithFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphInstantiateWithParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphInstantiateWithParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphInstantiateWithParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphInstantiateWithParams_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphInstantiateWithParams_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphInstantiateWithParams_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphKernelNodeCopyAttributes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphKernelNodeCopyAttributes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphKernelNodeCopyAttributes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphKernelNodeGetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphKernelNodeGetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphKernelNodeGetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphKernelNodeGetParams_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphKernelNodeGetParams_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphKernelNodeGetParams_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphKernelNodeSetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphKernelNodeSetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphKernelNodeSetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphKernelNodeSetParams_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphKernelNodeSetParams_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphKernelNodeSetParams_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphLaunch(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphLaunch", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphLaunch", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphLaunch_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphLaunch_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphLaunch_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphMemAllocNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphMemAllocNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphMemAllocNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphMemFreeNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphMemFreeNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphMemFreeNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphMemcpyNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphMemcpyNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphMemcpyNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphMemcpyNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphMemcpyNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphMemcpyNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphMemsetNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphMemsetNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphMemsetNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphMemsetNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphMemsetNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphMemsetNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeFindInClone(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeFindInClone", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeFindInClone", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetContainingGraph(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetContainingGraph", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetContainingGraph", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetDependencies(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetDependencies", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetDependencies", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetDependencies_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetDependencies_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetDependencies_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetDependentNodes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetDependentNodes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetDependentNodes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetDependentNodes_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetDependentNodes_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetDependentNodes_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetEnabled", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetEnabled", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetLocalId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetLocalId", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetLocalId", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetToolsId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetToolsId", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetToolsId", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeGetType(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeGetType", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeGetType", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeSetEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeSetEnabled", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeSetEnabled", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeSetParams(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeSetParams", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeSetParams", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphNodeSetParams_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphNodeSetParams_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphNodeSetParams_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphReleaseUserObject(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphReleaseUserObject", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphReleaseUserObject", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphRemoveDependencies(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphRemoveDependencies", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphRemoveDependencies", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphRemoveDependencies_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphRemoveDependencies_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphRemoveDependencies_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphRetainUserObject(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphRetainUserObject", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphRetainUserObject", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphUpload(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphUpload", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphUpload", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphUpload_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphUpload_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphUpload_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsEGLRegisterImage(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsEGLRegisterImage", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsEGLRegisterImage", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsGLRegisterBuffer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsGLRegisterBuffer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsGLRegisterBuffer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsGLRegisterImage(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsGLRegisterImage", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsGLRegisterImage", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsMapResources(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsMapResources", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsMapResources", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsMapResources_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsMapResources_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsMapResources_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsResourceGetMappedEglFrame(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsResourceGetMappedEglFrame", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsResourceGetMappedEglFrame", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsResourceGetMappedMipmappedArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsResourceGetMappedMipmappedArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsResourceGetMappedMipmappedArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsResourceGetMappedPointer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsResourceGetMappedPointer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsResourceGetMappedPointer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsResourceGetMappedPointer_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsResourceGetMappedPointer_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsResourceGetMappedPointer_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsResourceSetMapFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsResourceSetMapFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsResourceSetMapFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsResourceSetMapFlags_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsResourceSetMapFlags_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsResourceSetMapFlags_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsSubResourceGetMappedArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsSubResourceGetMappedArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsSubResourceGetMappedArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsUnmapResources(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsUnmapResources", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsUnmapResources", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsUnmapResources_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsUnmapResources_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsUnmapResources_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsUnregisterResource(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsUnregisterResource", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsUnregisterResource", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsVDPAURegisterOutputSurface(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsVDPAURegisterOutputSurface", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsVDPAURegisterOutputSurface", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGraphicsVDPAURegisterVideoSurface(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGraphicsVDPAURegisterVideoSurface", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGraphicsVDPAURegisterVideoSurface", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxGetDevResource(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxGetDevResource", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxGetDevResource", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxGetId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxGetId", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxGetId", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxRecordEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxRecordEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxRecordEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxStreamCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxStreamCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxStreamCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuGreenCtxWaitEvent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuGreenCtxWaitEvent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuGreenCtxWaitEvent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuImportExternalMemory(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuImportExternalMemory", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuImportExternalMemory", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuImportExternalSemaphore(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuImportExternalSemaphore", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuImportExternalSemaphore", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2721,36 +2941,42 @@ EXPORT CUresult cuInit(unsigned int Flags) {
 }
 
 EXPORT CUresult cuIpcCloseMemHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuIpcCloseMemHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuIpcCloseMemHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuIpcGetEventHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuIpcGetEventHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuIpcGetEventHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuIpcGetMemHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuIpcGetMemHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuIpcGetMemHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuIpcOpenEventHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuIpcOpenEventHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuIpcOpenEventHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuIpcOpenMemHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuIpcOpenMemHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuIpcOpenMemHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuIpcOpenMemHandle_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuIpcOpenMemHandle_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuIpcOpenMemHandle_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2837,6 +3063,7 @@ EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUd
 }
 
 EXPORT CUresult cuLaunch(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunch", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunch", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2853,42 +3080,49 @@ EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, u
 }
 
 EXPORT CUresult cuLaunchCooperativeKernel_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchCooperativeKernel_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchCooperativeKernel_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchCooperativeKernelMultiDevice", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchCooperativeKernelMultiDevice", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLaunchGrid(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchGrid", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchGrid", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLaunchGridAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchGridAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchGridAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLaunchHostFunc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchHostFunc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchHostFunc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLaunchHostFunc_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchHostFunc_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchHostFunc_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLaunchHostFunc_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchHostFunc_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchHostFunc_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2905,6 +3139,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int
 }
 
 EXPORT CUresult cuLaunchKernel_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchKernel_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchKernel_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2916,11 +3151,12 @@ EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, voi
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLaunchKernelEx(config, f, kernelParams, extra);
   const uint64_t started_ns = tsr_now_ns();
   const CUresult result = tsr_cuLaunchKernelEx(config, f, kernelParams, extra);
-  tsr_trace("cuLaunchKernelEx", "config f &kernelParams &extra", (const uint64_t[]){(uint64_t)(uintptr_t)config, (uint64_t)(uintptr_t)f, (uint64_t)(uintptr_t)kernelParams, (uint64_t)(uintptr_t)extra}, (int)result, started_ns);
+  tsr_trace("cuLaunchKernelEx", "config config.gridDimX config.gridDimY config.gridDimZ config.blockDimX config.blockDimY config.blockDimZ config.sharedMemBytes config.hStream config.attrs config.numAttrs f &kernelParams &extra", (const uint64_t[]){(uint64_t)(uintptr_t)config, (config ? (uint64_t)(uintptr_t)config->gridDimX : 0), (config ? (uint64_t)(uintptr_t)config->gridDimY : 0), (config ? (uint64_t)(uintptr_t)config->gridDimZ : 0), (config ? (uint64_t)(uintptr_t)config->blockDimX : 0), (config ? (uint64_t)(uintptr_t)config->blockDimY : 0), (config ? (uint64_t)(uintptr_t)config->blockDimZ : 0), (config ? (uint64_t)(uintptr_t)config->sharedMemBytes : 0), (config ? (uint64_t)(uintptr_t)config->hStream : 0), (config ? (uint64_t)(uintptr_t)config->attrs : 0), (config ? (uint64_t)(uintptr_t)config->numAttrs : 0), (uint64_t)(uintptr_t)f, (uint64_t)(uintptr_t)kernelParams, (uint64_t)(uintptr_t)extra}, (int)result, started_ns);
   return result;
 }
 
 EXPORT CUresult cuLaunchKernelEx_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLaunchKernelEx_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLaunchKernelEx_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2967,6 +3203,7 @@ EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
 }
 
 EXPORT CUresult cuLibraryGetManaged(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLibraryGetManaged", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLibraryGetManaged", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -2983,6 +3220,7 @@ EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
 }
 
 EXPORT CUresult cuLibraryGetUnifiedFunction(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLibraryGetUnifiedFunction", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLibraryGetUnifiedFunction", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3019,6 +3257,7 @@ EXPORT CUresult cuLibraryUnload(CUlibrary library) {
 }
 
 EXPORT CUresult cuLinkAddData(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLinkAddData", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLinkAddData", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3035,6 +3274,7 @@ EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *d
 }
 
 EXPORT CUresult cuLinkAddFile(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLinkAddFile", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLinkAddFile", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3061,6 +3301,7 @@ EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeO
 }
 
 EXPORT CUresult cuLinkCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLinkCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLinkCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3087,132 +3328,154 @@ EXPORT CUresult cuLinkDestroy(CUlinkState state) {
 }
 
 EXPORT CUresult cuLogicalEndpointAddDevice(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointAddDevice", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointAddDevice", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointBindAddr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointBindAddr", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointBindAddr", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointBindMem(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointBindMem", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointBindMem", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointExport(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointExport", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointExport", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointGetLimits(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointGetLimits", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointGetLimits", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointIdRelease(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointIdRelease", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointIdRelease", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointIdReserve(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointIdReserve", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointIdReserve", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointImport(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointImport", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointImport", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointQuery(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointQuery", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointQuery", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogicalEndpointUnbind(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogicalEndpointUnbind", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogicalEndpointUnbind", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogsCurrent(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogsCurrent", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogsCurrent", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogsDumpToFile(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogsDumpToFile", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogsDumpToFile", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogsDumpToMemory(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogsDumpToMemory", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogsDumpToMemory", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogsRegisterCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogsRegisterCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogsRegisterCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuLogsUnregisterCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuLogsUnregisterCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuLogsUnregisterCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAddressFree(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAddressFree", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAddressFree", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAddressReserve(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAddressReserve", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAddressReserve", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAdvise(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAdvise", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAdvise", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAdvise_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAdvise_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAdvise_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAlloc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAlloc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAlloc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3229,30 +3492,35 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
 }
 
 EXPORT CUresult cuMemAllocAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAllocAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocFromPoolAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocFromPoolAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAllocFromPoolAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocFromPoolAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocFromPoolAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAllocHost(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocHost", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocHost", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3269,66 +3537,77 @@ EXPORT CUresult cuMemAllocHost_v2(void **pp, size_t bytesize) {
 }
 
 EXPORT CUresult cuMemAllocManaged(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocManaged", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocManaged", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAllocPitch(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocPitch", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocPitch", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemAllocPitch_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemAllocPitch_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemAllocPitch_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemBatchDecompressAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemBatchDecompressAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemBatchDecompressAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemDiscardAndPrefetchBatchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemDiscardAndPrefetchBatchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemDiscardAndPrefetchBatchAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemDiscardAndPrefetchBatchAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemDiscardBatchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemDiscardBatchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemDiscardBatchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemDiscardBatchAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemDiscardBatchAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemDiscardBatchAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemExportToShareableHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemExportToShareableHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemExportToShareableHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemFree(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemFree", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemFree", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3345,12 +3624,14 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr dptr) {
 }
 
 EXPORT CUresult cuMemFreeAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemFreeAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemFreeAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemFreeAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemFreeAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemFreeAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3367,12 +3648,14 @@ EXPORT CUresult cuMemFreeHost(void *p) {
 }
 
 EXPORT CUresult cuMemGetAccess(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetAccess", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetAccess", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemGetAddressRange(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetAddressRange", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetAddressRange", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3389,18 +3672,21 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
 }
 
 EXPORT CUresult cuMemGetAllocationGranularity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetAllocationGranularity", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetAllocationGranularity", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetAllocationPropertiesFromHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetAllocationPropertiesFromHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemGetDefaultMemPool(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetDefaultMemPool", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetDefaultMemPool", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3417,6 +3703,7 @@ EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, si
 }
 
 EXPORT CUresult cuMemGetInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetInfo", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetInfo", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3433,12 +3720,14 @@ EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total) {
 }
 
 EXPORT CUresult cuMemGetLocationInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetLocationInfo", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetLocationInfo", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemGetMemPool(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemGetMemPool", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemGetMemPool", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3455,6 +3744,7 @@ EXPORT CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
 }
 
 EXPORT CUresult cuMemHostGetDevicePointer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemHostGetDevicePointer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemHostGetDevicePointer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3481,186 +3771,217 @@ EXPORT CUresult cuMemHostGetFlags(unsigned int *pFlags, void *p) {
 }
 
 EXPORT CUresult cuMemHostRegister(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemHostRegister", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemHostRegister", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemHostRegister_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemHostRegister_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemHostRegister_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemHostUnregister(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemHostUnregister", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemHostUnregister", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemImportFromShareableHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemImportFromShareableHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemImportFromShareableHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemMap(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemMap", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemMap", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemMapArrayAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemMapArrayAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemMapArrayAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemMapArrayAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemMapArrayAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemMapArrayAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolExportPointer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolExportPointer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolExportPointer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolExportToShareableHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolExportToShareableHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolExportToShareableHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolGetAccess(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolGetAccess", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolGetAccess", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolGetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolGetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolGetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolImportFromShareableHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolImportFromShareableHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolImportFromShareableHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolImportPointer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolImportPointer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolImportPointer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolSetAccess(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolSetAccess", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolSetAccess", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolSetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolSetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolSetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPoolTrimTo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPoolTrimTo", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPoolTrimTo", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPrefetchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPrefetchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPrefetchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPrefetchAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPrefetchAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPrefetchAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPrefetchAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPrefetchAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPrefetchAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPrefetchAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPrefetchAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPrefetchAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPrefetchBatchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPrefetchBatchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPrefetchBatchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemPrefetchBatchAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemPrefetchBatchAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemPrefetchBatchAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemRangeGetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemRangeGetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemRangeGetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemRangeGetAttributes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemRangeGetAttributes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemRangeGetAttributes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemRelease(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemRelease", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemRelease", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemRetainAllocationHandle(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemRetainAllocationHandle", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemRetainAllocationHandle", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemSetAccess(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemSetAccess", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemSetAccess", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemSetMemPool(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemSetMemPool", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemSetMemPool", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemUnmap(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemUnmap", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemUnmap", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3677,150 +3998,175 @@ EXPORT CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
 }
 
 EXPORT CUresult cuMemcpy_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2D(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2D", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2D", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2D_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2D_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2D_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2D_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2D_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2D_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2DAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2DAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2DAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2DAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2DAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2DAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2DAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2DAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2DUnaligned(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2DUnaligned", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2DUnaligned", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2DUnaligned_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2DUnaligned_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2DUnaligned_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy2DUnaligned_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy2DUnaligned_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3D(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3D", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3D", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3D_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3D_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3D_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3D_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3D_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3D_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DBatchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DBatchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DBatchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DBatchAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DBatchAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DBatchAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DBatchAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DBatchAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DBatchAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DBatchAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DBatchAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DPeer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DPeer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DPeer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DPeer_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DPeer_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DPeer_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DPeerAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DPeerAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DPeerAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DPeerAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DPeerAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpy3DWithAttributesAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpy3DWithAttributesAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpy3DWithAttributesAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3837,126 +4183,147 @@ EXPORT CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount
 }
 
 EXPORT CUresult cuMemcpyAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoA(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoA", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoA", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoA_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoA_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoA_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoA_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoA_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoA_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoD(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoD", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoD", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoD_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoD_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoD_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoD_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoD_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoD_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoH(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoH", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoH", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoH_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoH_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoH_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoH_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoH_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoH_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoHAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoHAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoHAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoHAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoHAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoHAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyAtoHAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyAtoHAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyAtoHAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyBatchAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyBatchAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyBatchAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyBatchAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyBatchAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyBatchAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyBatchAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyBatchAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyBatchAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyBatchAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyBatchAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoA(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoA", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoA", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoA_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoA_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoA_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoA_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoA_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoA_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoD(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoD", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoD", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3973,12 +4340,14 @@ EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, si
 }
 
 EXPORT CUresult cuMemcpyDtoD_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoD_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoD_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoDAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoDAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoDAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -3995,12 +4364,14 @@ EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevic
 }
 
 EXPORT CUresult cuMemcpyDtoDAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoDAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoDAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoH(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoH", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoH", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4017,12 +4388,14 @@ EXPORT CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t Byt
 }
 
 EXPORT CUresult cuMemcpyDtoH_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoH_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoH_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyDtoHAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoHAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoHAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4039,48 +4412,56 @@ EXPORT CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_
 }
 
 EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyDtoHAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyDtoHAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoA(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoA", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoA", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoA_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoA_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoA_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoA_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoA_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoA_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoAAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoAAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoAAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoAAsync_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoAAsync_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoAAsync_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoAAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoAAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoAAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoD(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoD", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoD", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4097,12 +4478,14 @@ EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size
 }
 
 EXPORT CUresult cuMemcpyHtoD_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoD_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoD_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyHtoDAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoDAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoDAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4119,42 +4502,49 @@ EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost,
 }
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyHtoDAsync_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyHtoDAsync_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyPeer(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyPeer", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyPeer", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyPeer_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyPeer_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyPeer_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyPeerAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyPeerAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyPeerAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyPeerAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyPeerAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyPeerAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemcpyWithAttributesAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemcpyWithAttributesAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemcpyWithAttributesAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD16(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD16", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD16", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4171,6 +4561,7 @@ EXPORT CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t 
 }
 
 EXPORT CUresult cuMemsetD16_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD16_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD16_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4187,102 +4578,119 @@ EXPORT CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_
 }
 
 EXPORT CUresult cuMemsetD16Async_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD16Async_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD16Async_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D16(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D16", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D16", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D16_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D16_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D16_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D16_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D16_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D16_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D16Async(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D16Async", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D16Async", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D16Async_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D16Async_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D16Async_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D32(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D32", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D32", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D32_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D32_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D32_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D32_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D32_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D32_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D32Async(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D32Async", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D32Async", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D32Async_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D32Async_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D32Async_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D8(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D8", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D8", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D8_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D8_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D8_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D8_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D8_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D8_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D8Async(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D8Async", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D8Async", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD2D8Async_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD2D8Async_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD2D8Async_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD32(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD32", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD32", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4299,6 +4707,7 @@ EXPORT CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 }
 
 EXPORT CUresult cuMemsetD32_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD32_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD32_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4315,12 +4724,14 @@ EXPORT CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t 
 }
 
 EXPORT CUresult cuMemsetD32Async_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD32Async_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD32Async_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMemsetD8(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD8", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD8", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4337,6 +4748,7 @@ EXPORT CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 }
 
 EXPORT CUresult cuMemsetD8_v2_ptds(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD8_v2_ptds", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD8_v2_ptds", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4353,36 +4765,42 @@ EXPORT CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t 
 }
 
 EXPORT CUresult cuMemsetD8Async_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMemsetD8Async_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMemsetD8Async_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMipmappedArrayCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMipmappedArrayCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMipmappedArrayCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMipmappedArrayDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMipmappedArrayDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMipmappedArrayDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMipmappedArrayGetLevel(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMipmappedArrayGetLevel", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMipmappedArrayGetLevel", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMipmappedArrayGetMemoryRequirements", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMipmappedArrayGetMemoryRequirements", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMipmappedArrayGetSparseProperties(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMipmappedArrayGetSparseProperties", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMipmappedArrayGetSparseProperties", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4419,6 +4837,7 @@ EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
 }
 
 EXPORT CUresult cuModuleGetGlobal(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuModuleGetGlobal", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuModuleGetGlobal", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4443,12 +4862,14 @@ EXPORT CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
 }
 
 EXPORT CUresult cuModuleGetSurfRef(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuModuleGetSurfRef", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuModuleGetSurfRef", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuModuleGetTexRef(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuModuleGetTexRef", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuModuleGetTexRef", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4485,6 +4906,7 @@ EXPORT CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned
 }
 
 EXPORT CUresult cuModuleLoadFatBinary(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuModuleLoadFatBinary", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuModuleLoadFatBinary", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4501,48 +4923,56 @@ EXPORT CUresult cuModuleUnload(CUmodule hmod) {
 }
 
 EXPORT CUresult cuMulticastAddDevice(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastAddDevice", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastAddDevice", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastBindAddr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastBindAddr", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastBindAddr", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastBindAddr_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastBindAddr_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastBindAddr_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastBindMem(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastBindMem", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastBindMem", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastBindMem_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastBindMem_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastBindMem_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastGetGranularity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastGetGranularity", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastGetGranularity", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuMulticastUnbind(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuMulticastUnbind", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuMulticastUnbind", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4579,6 +5009,7 @@ EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlo
 }
 
 EXPORT CUresult cuOccupancyMaxActiveClusters(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuOccupancyMaxActiveClusters", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuOccupancyMaxActiveClusters", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4605,36 +5036,42 @@ EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int 
 }
 
 EXPORT CUresult cuOccupancyMaxPotentialClusterSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuOccupancyMaxPotentialClusterSize", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuOccupancyMaxPotentialClusterSize", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuParamSetSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuParamSetSize", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuParamSetSize", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuParamSetTexRef(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuParamSetTexRef", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuParamSetTexRef", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuParamSetf(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuParamSetf", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuParamSetf", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuParamSeti(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuParamSeti", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuParamSeti", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuParamSetv(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuParamSetv", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuParamSetv", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4661,138 +5098,161 @@ EXPORT CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_att
 }
 
 EXPORT CUresult cuPointerSetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuPointerSetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuPointerSetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuProfilerInitialize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuProfilerInitialize", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuProfilerInitialize", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuProfilerStart(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuProfilerStart", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuProfilerStart", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuProfilerStop(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuProfilerStop", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuProfilerStop", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSignalExternalSemaphoresAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSignalExternalSemaphoresAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSignalExternalSemaphoresAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSignalExternalSemaphoresAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSignalExternalSemaphoresAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSignalExternalSemaphoresAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamAddCallback(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamAddCallback", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamAddCallback", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamAddCallback_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamAddCallback_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamAddCallback_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamAttachMemAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamAttachMemAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamAttachMemAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamAttachMemAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamAttachMemAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamAttachMemAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBatchMemOp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBatchMemOp", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBatchMemOp", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBatchMemOp_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBatchMemOp_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBatchMemOp_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBatchMemOp_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBatchMemOp_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBatchMemOp_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCapture(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCapture", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCapture", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCapture_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCapture_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCapture_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCapture_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCapture_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCapture_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCapture_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCapture_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCapture_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCaptureToCig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCaptureToCig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCaptureToCig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCaptureToGraph(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCaptureToGraph", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCaptureToGraph", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginCaptureToGraph_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginCaptureToGraph_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginCaptureToGraph_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamBeginRecaptureToGraph(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamBeginRecaptureToGraph", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamBeginRecaptureToGraph", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamCopyAttributes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamCopyAttributes", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamCopyAttributes", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamCopyAttributes_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamCopyAttributes_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamCopyAttributes_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4839,66 +5299,77 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream hStream) {
 }
 
 EXPORT CUresult cuStreamEndCapture(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamEndCapture", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamEndCapture", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamEndCapture_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamEndCapture_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamEndCapture_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamEndCaptureToCig(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamEndCaptureToCig", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamEndCaptureToCig", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetAttribute_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetAttribute_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetAttribute_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetCaptureInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCaptureInfo", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCaptureInfo", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetCaptureInfo_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCaptureInfo_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCaptureInfo_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetCaptureInfo_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCaptureInfo_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCaptureInfo_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetCaptureInfo_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCaptureInfo_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCaptureInfo_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetCaptureInfo_v3(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCaptureInfo_v3", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCaptureInfo_v3", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetCaptureInfo_v3_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCaptureInfo_v3_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCaptureInfo_v3_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4915,6 +5386,7 @@ EXPORT CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
 }
 
 EXPORT CUresult cuStreamGetCtx_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCtx_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCtx_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4931,12 +5403,14 @@ EXPORT CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx 
 }
 
 EXPORT CUresult cuStreamGetCtx_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetCtx_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetCtx_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetDevResource(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetDevResource", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetDevResource", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4953,6 +5427,7 @@ EXPORT CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device) {
 }
 
 EXPORT CUresult cuStreamGetDevice_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetDevice_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetDevice_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4969,12 +5444,14 @@ EXPORT CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
 }
 
 EXPORT CUresult cuStreamGetFlags_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetFlags_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetFlags_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamGetGreenCtx(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetGreenCtx", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetGreenCtx", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -4991,6 +5468,7 @@ EXPORT CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
 }
 
 EXPORT CUresult cuStreamGetId_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetId_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetId_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -5007,6 +5485,7 @@ EXPORT CUresult cuStreamGetPriority(CUstream hStream, int *priority) {
 }
 
 EXPORT CUresult cuStreamGetPriority_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamGetPriority_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamGetPriority_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -5023,6 +5502,7 @@ EXPORT CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *cap
 }
 
 EXPORT CUresult cuStreamIsCapturing_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamIsCapturing_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamIsCapturing_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -5039,18 +5519,21 @@ EXPORT CUresult cuStreamQuery(CUstream hStream) {
 }
 
 EXPORT CUresult cuStreamQuery_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamQuery_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamQuery_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamSetAttribute(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamSetAttribute", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamSetAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamSetAttribute_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamSetAttribute_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamSetAttribute_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -5067,30 +5550,35 @@ EXPORT CUresult cuStreamSynchronize(CUstream hStream) {
 }
 
 EXPORT CUresult cuStreamSynchronize_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamSynchronize_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamSynchronize_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamUpdateCaptureDependencies(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamUpdateCaptureDependencies", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamUpdateCaptureDependencies", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamUpdateCaptureDependencies_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamUpdateCaptureDependencies_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamUpdateCaptureDependencies_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamUpdateCaptureDependencies_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamUpdateCaptureDependencies_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamUpdateCaptureDependencies_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamUpdateCaptureDependencies_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamUpdateCaptureDependencies_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamUpdateCaptureDependencies_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
@@ -5107,402 +5595,469 @@ EXPORT CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int
 }
 
 EXPORT CUresult cuStreamWaitEvent_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitEvent_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitEvent_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue32(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitValue32", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitValue32", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue32_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitValue32_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitValue32_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue32_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitValue32_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitValue32_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue64(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitValue64", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitValue64", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue64_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitValue64_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitValue64_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWaitValue64_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWaitValue64_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWaitValue64_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWriteValue32(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWriteValue32", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWriteValue32", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWriteValue32_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWriteValue32_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWriteValue32_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWriteValue32_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWriteValue32_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWriteValue32_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWriteValue64(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWriteValue64", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWriteValue64", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWriteValue64_v2_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWriteValue64_v2_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWriteValue64_v2_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuStreamWriteValue64_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuStreamWriteValue64_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuStreamWriteValue64_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSurfObjectCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSurfObjectCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSurfObjectCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSurfObjectDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSurfObjectDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSurfObjectDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSurfObjectGetResourceDesc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSurfObjectGetResourceDesc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSurfObjectGetResourceDesc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSurfRefGetArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSurfRefGetArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSurfRefGetArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuSurfRefSetArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuSurfRefSetArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuSurfRefSetArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTensorMapEncodeIm2col(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTensorMapEncodeIm2col", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTensorMapEncodeIm2col", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTensorMapEncodeIm2colWide(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTensorMapEncodeIm2colWide", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTensorMapEncodeIm2colWide", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTensorMapEncodeTiled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTensorMapEncodeTiled", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTensorMapEncodeTiled", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTensorMapReplaceAddress(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTensorMapReplaceAddress", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTensorMapReplaceAddress", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTensorMapSetAllocationClass(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTensorMapSetAllocationClass", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTensorMapSetAllocationClass", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexObjectCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexObjectCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexObjectCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexObjectDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexObjectDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexObjectDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexObjectGetResourceDesc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexObjectGetResourceDesc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexObjectGetResourceDesc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexObjectGetResourceViewDesc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexObjectGetResourceViewDesc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexObjectGetResourceViewDesc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexObjectGetTextureDesc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexObjectGetTextureDesc", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexObjectGetTextureDesc", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefDestroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefDestroy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetAddress(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetAddress", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetAddress", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetAddress_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetAddress_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetAddress_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetAddressMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetAddressMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetAddressMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetBorderColor(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetBorderColor", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetBorderColor", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetFilterMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetFilterMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetFilterMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetFormat(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetFormat", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetFormat", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetMaxAnisotropy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetMaxAnisotropy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetMaxAnisotropy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetMipmapFilterMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetMipmapFilterMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetMipmapFilterMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetMipmapLevelBias(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetMipmapLevelBias", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetMipmapLevelBias", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetMipmapLevelClamp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetMipmapLevelClamp", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetMipmapLevelClamp", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefGetMipmappedArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefGetMipmappedArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefGetMipmappedArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetAddress(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetAddress", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetAddress", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetAddress_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetAddress_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetAddress_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetAddress2D(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetAddress2D", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetAddress2D", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetAddress2D_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetAddress2D_v2", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetAddress2D_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetAddress2D_v3(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetAddress2D_v3", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetAddress2D_v3", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetAddressMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetAddressMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetAddressMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetBorderColor(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetBorderColor", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetBorderColor", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetFilterMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetFilterMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetFilterMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetFlags(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetFlags", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetFormat(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetFormat", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetFormat", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetMaxAnisotropy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetMaxAnisotropy", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetMaxAnisotropy", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetMipmapFilterMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetMipmapFilterMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetMipmapFilterMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetMipmapLevelBias(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetMipmapLevelBias", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetMipmapLevelBias", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetMipmapLevelClamp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetMipmapLevelClamp", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetMipmapLevelClamp", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuTexRefSetMipmappedArray(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuTexRefSetMipmappedArray", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuTexRefSetMipmappedArray", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuThreadExchangeStreamCaptureMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuThreadExchangeStreamCaptureMode", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuThreadExchangeStreamCaptureMode", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuUserObjectCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuUserObjectCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuUserObjectCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuUserObjectRelease(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuUserObjectRelease", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuUserObjectRelease", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuUserObjectRetain(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuUserObjectRetain", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuUserObjectRetain", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuVDPAUCtxCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuVDPAUCtxCreate", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuVDPAUCtxCreate", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuVDPAUGetDevice(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuVDPAUGetDevice", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuVDPAUGetDevice", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuWaitExternalSemaphoresAsync(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuWaitExternalSemaphoresAsync", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuWaitExternalSemaphoresAsync", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT CUresult cuWaitExternalSemaphoresAsync_ptsz(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("cuWaitExternalSemaphoresAsync_ptsz", "", NULL, CUDA_ERROR_NOT_SUPPORTED, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("cuWaitExternalSemaphoresAsync_ptsz", "CUDA_ERROR_NOT_SUPPORTED", &said);
   return CUDA_ERROR_NOT_SUPPORTED;

@@ -205,6 +205,7 @@ EXPORT void verbs_set_ops(void) TSR_OF_NODES(verbs_set_ops);
 EXPORT void verbs_uninit_context(void) TSR_OF_NODES(verbs_uninit_context);
 
 EXPORT int __ioctl_final_num_attrs(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("__ioctl_final_num_attrs", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("__ioctl_final_num_attrs", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -216,6 +217,7 @@ TSR_ALSO_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_65)
 
 EXPORT void __verbs_log(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("__verbs_log", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("__verbs_log", "EOPNOTSUPP", &said);
 }
@@ -226,6 +228,7 @@ TSR_ALSO_IN(__verbs_log, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(__verbs_log, IBVERBS_PRIVATE_65)
 
 EXPORT int _ibv_query_comp_cntr_caps(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("_ibv_query_comp_cntr_caps", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("_ibv_query_comp_cntr_caps", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -248,6 +251,7 @@ EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_
 }
 
 EXPORT void *_verbs_init_and_alloc_context(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("_verbs_init_and_alloc_context", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("_verbs_init_and_alloc_context", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -260,6 +264,7 @@ TSR_ALSO_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_65)
 
 EXPORT int execute_ioctl(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("execute_ioctl", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("execute_ioctl", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -285,6 +290,7 @@ EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count) {
 }
 
 EXPORT void *ibv_alloc_buf(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_alloc_buf", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_alloc_buf", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -292,6 +298,7 @@ EXPORT void *ibv_alloc_buf(void) {
 }
 
 EXPORT void *ibv_alloc_dmah(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_alloc_dmah", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_alloc_dmah", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -323,6 +330,7 @@ EXPORT int ibv_close_device(struct ibv_context *context) {
 }
 
 EXPORT int ibv_cmd_advise_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_advise_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_advise_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -334,6 +342,7 @@ TSR_ALSO_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_dm(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_alloc_dm", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_dm", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -345,6 +354,7 @@ TSR_ALSO_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_dmah(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_alloc_dmah", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_dmah", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -354,6 +364,7 @@ TSR_ALSO_IN(ibv_cmd_alloc_dmah, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_alloc_dmah, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_mw(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_alloc_mw", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_mw", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -365,6 +376,7 @@ TSR_ALSO_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_pd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_alloc_pd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_pd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -376,6 +388,7 @@ TSR_ALSO_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_attach_mcast(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_attach_mcast", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_attach_mcast", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -387,6 +400,7 @@ TSR_ALSO_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_close_xrcd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_close_xrcd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_close_xrcd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -398,6 +412,7 @@ TSR_ALSO_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_ah(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_ah", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_ah", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -409,12 +424,14 @@ TSR_ALSO_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_create_counters(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_counters", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_counters", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -426,6 +443,7 @@ TSR_ALSO_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -437,6 +455,7 @@ TSR_ALSO_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_cq_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_cq_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_cq_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -448,6 +467,7 @@ TSR_ALSO_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_cq_ex2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_cq_ex2", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_cq_ex2", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -459,6 +479,7 @@ TSR_ALSO_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_flow(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_flow", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_flow", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -470,6 +491,7 @@ TSR_ALSO_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_flow_action_esp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_flow_action_esp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_flow_action_esp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -481,6 +503,7 @@ TSR_ALSO_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_qp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_qp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -492,6 +515,7 @@ TSR_ALSO_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_qp_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_qp_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_qp_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -503,6 +527,7 @@ TSR_ALSO_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_qp_ex2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_qp_ex2", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_qp_ex2", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -514,6 +539,7 @@ TSR_ALSO_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_rwq_ind_table(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_rwq_ind_table", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_rwq_ind_table", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -525,6 +551,7 @@ TSR_ALSO_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_srq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_srq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -536,6 +563,7 @@ TSR_ALSO_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_srq_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_srq_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_srq_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -547,6 +575,7 @@ TSR_ALSO_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_wq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_create_wq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_wq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -558,6 +587,7 @@ TSR_ALSO_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_dealloc_mw(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_dealloc_mw", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_dealloc_mw", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -569,6 +599,7 @@ TSR_ALSO_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_dealloc_pd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_dealloc_pd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_dealloc_pd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -580,6 +611,7 @@ TSR_ALSO_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_dereg_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_dereg_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_dereg_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -591,6 +623,7 @@ TSR_ALSO_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_ah(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_ah", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_ah", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -602,12 +635,14 @@ TSR_ALSO_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_destroy_counters(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_counters", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_counters", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -619,6 +654,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -630,6 +666,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_flow(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_flow", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_flow", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -641,6 +678,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_flow_action(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_flow_action", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_flow_action", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -652,6 +690,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_qp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_qp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -663,6 +702,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_rwq_ind_table(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_rwq_ind_table", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_rwq_ind_table", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -674,6 +714,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_srq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_srq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -685,6 +726,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_wq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_destroy_wq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_wq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -696,6 +738,7 @@ TSR_ALSO_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_detach_mcast(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_detach_mcast", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_detach_mcast", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -707,6 +750,7 @@ TSR_ALSO_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_export_dmabuf_fd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_export_dmabuf_fd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_export_dmabuf_fd", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -717,6 +761,7 @@ TSR_ALSO_IN(ibv_cmd_export_dmabuf_fd, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_export_dmabuf_fd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_free_dm(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_free_dm", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_free_dm", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -728,6 +773,7 @@ TSR_ALSO_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_free_dmah(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_free_dmah", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_free_dmah", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -737,6 +783,7 @@ TSR_ALSO_IN(ibv_cmd_free_dmah, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_free_dmah, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_get_context(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_get_context", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_get_context", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -748,18 +795,21 @@ TSR_ALSO_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_inc_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_inc_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_inc_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_inc_err_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_inc_err_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_inc_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_modify_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_modify_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -771,6 +821,7 @@ TSR_ALSO_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_flow_action_esp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_modify_flow_action_esp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_flow_action_esp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -782,6 +833,7 @@ TSR_ALSO_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_qp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_modify_qp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -793,6 +845,7 @@ TSR_ALSO_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_qp_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_modify_qp_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_qp_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -804,6 +857,7 @@ TSR_ALSO_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_srq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_modify_srq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -815,6 +869,7 @@ TSR_ALSO_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_wq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_modify_wq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_wq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -826,6 +881,7 @@ TSR_ALSO_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_open_qp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_open_qp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_open_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -837,6 +893,7 @@ TSR_ALSO_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_open_xrcd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_open_xrcd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_open_xrcd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -848,6 +905,7 @@ TSR_ALSO_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_poll_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_poll_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_poll_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -859,6 +917,7 @@ TSR_ALSO_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_post_recv(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_post_recv", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_post_recv", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -870,6 +929,7 @@ TSR_ALSO_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_post_send(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_post_send", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_post_send", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -881,6 +941,7 @@ TSR_ALSO_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_post_srq_recv(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_post_srq_recv", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_post_srq_recv", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -892,18 +953,21 @@ TSR_ALSO_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_qp_attach_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_qp_attach_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_qp_attach_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_query_comp_cntr_caps(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_comp_cntr_caps", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_comp_cntr_caps", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_query_context(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_context", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_context", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -915,6 +979,7 @@ TSR_ALSO_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_device_any(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_device_any", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_device_any", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -926,6 +991,7 @@ TSR_ALSO_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -937,6 +1003,7 @@ TSR_ALSO_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_port(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_port", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_port", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -948,6 +1015,7 @@ TSR_ALSO_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_port_speed(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_port_speed", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_port_speed", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -957,6 +1025,7 @@ TSR_ALSO_IN(ibv_cmd_query_port_speed, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_port_speed, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_qp(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_qp", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -968,6 +1037,7 @@ TSR_ALSO_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_srq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_query_srq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -979,12 +1049,14 @@ TSR_ALSO_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_read_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_read_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_read_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_read_counters(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_read_counters", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_read_counters", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -996,12 +1068,14 @@ TSR_ALSO_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_read_err_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_read_err_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_read_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_reg_dm_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_reg_dm_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_dm_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1013,6 +1087,7 @@ TSR_ALSO_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_reg_dmabuf_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_reg_dmabuf_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_dmabuf_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1024,6 +1099,7 @@ TSR_ALSO_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_reg_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_reg_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1035,6 +1111,7 @@ TSR_ALSO_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_reg_mr_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_reg_mr_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_mr_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1044,6 +1121,7 @@ TSR_ALSO_IN(ibv_cmd_reg_mr_ex, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_reg_mr_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_req_notify_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_req_notify_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_req_notify_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1055,6 +1133,7 @@ TSR_ALSO_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_rereg_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_rereg_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_rereg_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1066,6 +1145,7 @@ TSR_ALSO_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_resize_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_resize_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_resize_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1077,33 +1157,39 @@ TSR_ALSO_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_set_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_set_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_set_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_cmd_set_err_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_cmd_set_err_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_cmd_set_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT void ibv_copy_ah_attr_from_kern(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_copy_ah_attr_from_kern", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_copy_ah_attr_from_kern", "EOPNOTSUPP", &said);
 }
 
 EXPORT void ibv_copy_path_rec_from_kern(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_copy_path_rec_from_kern", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_copy_path_rec_from_kern", "EOPNOTSUPP", &said);
 }
 
 EXPORT void ibv_copy_path_rec_to_kern(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_copy_path_rec_to_kern", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_copy_path_rec_to_kern", "EOPNOTSUPP", &said);
 }
 
 EXPORT void ibv_copy_qp_attr_from_kern(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_copy_qp_attr_from_kern", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_copy_qp_attr_from_kern", "EOPNOTSUPP", &said);
 }
@@ -1133,6 +1219,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 }
 
 EXPORT void *ibv_create_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_create_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_create_comp_cntr", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1164,6 +1251,7 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
 }
 
 EXPORT int ibv_dealloc_dmah(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dealloc_dmah", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dealloc_dmah", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1202,6 +1290,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
 }
 
 EXPORT int ibv_destroy_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_destroy_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_destroy_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1240,6 +1329,7 @@ EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_
 }
 
 EXPORT int ibv_dm_export_dmabuf_fd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dm_export_dmabuf_fd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dm_export_dmabuf_fd", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1247,6 +1337,7 @@ EXPORT int ibv_dm_export_dmabuf_fd(void) {
 }
 
 EXPORT int ibv_dmabuf_heap_alloc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dmabuf_heap_alloc", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dmabuf_heap_alloc", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1255,6 +1346,7 @@ TSR_FIRST_IN(ibv_dmabuf_heap_alloc, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_dmabuf_heap_alloc, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_dmabuf_heap_cc_shared_init(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dmabuf_heap_cc_shared_init", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dmabuf_heap_cc_shared_init", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1263,6 +1355,7 @@ TSR_FIRST_IN(ibv_dmabuf_heap_cc_shared_init, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_dmabuf_heap_cc_shared_init, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_dmabuf_heap_destroy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dmabuf_heap_destroy", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dmabuf_heap_destroy", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1271,6 +1364,7 @@ TSR_FIRST_IN(ibv_dmabuf_heap_destroy, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_dmabuf_heap_destroy, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_dmabuf_heap_free(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dmabuf_heap_free", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dmabuf_heap_free", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1279,12 +1373,14 @@ TSR_FIRST_IN(ibv_dmabuf_heap_free, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(ibv_dmabuf_heap_free, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_dofork_range(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dofork_range", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dofork_range", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_dontfork_range(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_dontfork_range", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_dontfork_range", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1299,6 +1395,7 @@ EXPORT const char *ibv_event_type_str(int value) {
 }
 
 EXPORT int ibv_export_buf_dmabuf_fd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_export_buf_dmabuf_fd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_export_buf_dmabuf_fd", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1314,6 +1411,7 @@ EXPORT int ibv_fork_init(void) {
 }
 
 EXPORT void ibv_free_buf(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_free_buf", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_free_buf", "EOPNOTSUPP", &said);
 }
@@ -1390,6 +1488,7 @@ EXPORT const char *ibv_get_sysfs_path(void) {
 }
 
 EXPORT void *ibv_import_device(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_import_device", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_import_device", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1397,6 +1496,7 @@ EXPORT void *ibv_import_device(void) {
 }
 
 EXPORT void *ibv_import_dm(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_import_dm", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_import_dm", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1404,6 +1504,7 @@ EXPORT void *ibv_import_dm(void) {
 }
 
 EXPORT void *ibv_import_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_import_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_import_mr", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1411,6 +1512,7 @@ EXPORT void *ibv_import_mr(void) {
 }
 
 EXPORT void *ibv_import_pd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_import_pd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_import_pd", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1418,12 +1520,14 @@ EXPORT void *ibv_import_pd(void) {
 }
 
 EXPORT int ibv_inc_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_inc_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_inc_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_inc_err_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_inc_err_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_inc_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1486,6 +1590,7 @@ EXPORT const char *ibv_port_state_str(int value) {
 }
 
 EXPORT int ibv_qp_attach_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_qp_attach_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_qp_attach_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1508,6 +1613,7 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 }
 
 EXPORT int ibv_query_ece(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_query_ece", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_query_ece", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1551,6 +1657,7 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_
 }
 
 EXPORT int ibv_query_port_speed(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_query_port_speed", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_query_port_speed", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1597,18 +1704,21 @@ EXPORT int ibv_rate_to_mult(int rate) {
 }
 
 EXPORT int ibv_read_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_read_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_read_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_read_err_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_read_err_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_read_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_read_ibdev_sysfs_file(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_read_ibdev_sysfs_file", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_read_ibdev_sysfs_file", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
@@ -1628,6 +1738,7 @@ EXPORT int ibv_read_sysfs_file(const char *directory, const char *file, char *bu
 }
 
 EXPORT void *ibv_reg_buf_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_reg_buf_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_reg_buf_mr", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1651,6 +1762,7 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, i
 }
 
 EXPORT void *ibv_reg_mr_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_reg_mr_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_reg_mr_ex", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1690,40 +1802,47 @@ EXPORT int ibv_resize_cq(struct ibv_cq *cq, int entries) {
 }
 
 EXPORT int ibv_resolve_eth_l2_from_gid(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_resolve_eth_l2_from_gid", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_resolve_eth_l2_from_gid", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_set_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_set_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_set_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_set_ece(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_set_ece", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_set_ece", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT int ibv_set_err_comp_cntr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_set_err_comp_cntr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_set_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
 EXPORT void ibv_unimport_dm(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_unimport_dm", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_unimport_dm", "EOPNOTSUPP", &said);
 }
 
 EXPORT void ibv_unimport_mr(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_unimport_mr", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_unimport_mr", "EOPNOTSUPP", &said);
 }
 
 EXPORT void ibv_unimport_pd(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("ibv_unimport_pd", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("ibv_unimport_pd", "EOPNOTSUPP", &said);
 }
@@ -1790,6 +1909,7 @@ EXPORT int tessera_modify_qp_twice(struct ibv_qp *qp, struct ibv_qp_attr *attrs,
 }
 
 EXPORT void verbs_init_cq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("verbs_init_cq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("verbs_init_cq", "EOPNOTSUPP", &said);
 }
@@ -1800,6 +1920,7 @@ TSR_ALSO_IN(verbs_init_cq, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(verbs_init_cq, IBVERBS_PRIVATE_65)
 
 EXPORT void *verbs_open_device(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("verbs_open_device", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("verbs_open_device", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -1861,6 +1982,7 @@ EXPORT void verbs_register_driver_65(const void *driver) {
 }
 
 EXPORT void verbs_set_ops(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("verbs_set_ops", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("verbs_set_ops", "EOPNOTSUPP", &said);
 }
@@ -1871,6 +1993,7 @@ TSR_ALSO_IN(verbs_set_ops, IBVERBS_PRIVATE_64)
 TSR_ALSO_IN(verbs_set_ops, IBVERBS_PRIVATE_65)
 
 EXPORT void verbs_uninit_context(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("verbs_uninit_context", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("verbs_uninit_context", "EOPNOTSUPP", &said);
 }

@@ -453,6 +453,7 @@ EXPORT nvmlReturn_t nvmlComputeInstanceDestroy(nvmlComputeInstance_t computeInst
 }
 
 EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlComputeInstanceGetInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlComputeInstanceGetInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -468,21 +469,25 @@ EXPORT nvmlReturn_t nvmlComputeInstanceGetInfo_v2(nvmlComputeInstance_t computeI
 }
 
 EXPORT nvmlReturn_t nvmlDeviceClearAccountingPids(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceClearAccountingPids", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceClearAccountingPids", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceClearCpuAffinity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceClearCpuAffinity", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceClearCpuAffinity", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceClearEccErrorCounts(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceClearEccErrorCounts", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceClearEccErrorCounts", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceClearFieldValues(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceClearFieldValues", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceClearFieldValues", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -508,56 +513,67 @@ EXPORT nvmlReturn_t nvmlDeviceCreateGpuInstanceWithPlacement(nvmlDevice_t device
 }
 
 EXPORT nvmlReturn_t nvmlDeviceDiscoverGpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceDiscoverGpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceDiscoverGpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceFreezeNvLinkUtilizationCounter(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceFreezeNvLinkUtilizationCounter", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceFreezeNvLinkUtilizationCounter", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAPIRestriction(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAPIRestriction", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAPIRestriction", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingBufferSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAccountingBufferSize", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAccountingBufferSize", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAccountingMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAccountingMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingPids(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAccountingPids", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAccountingPids", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAccountingStats", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAccountingStats", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAccountingStats_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAccountingStats_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetActiveVgpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetActiveVgpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetActiveVgpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAdaptiveClockInfoStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAdaptiveClockInfoStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAdaptiveClockInfoStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAdaptiveTgpModeInfo_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAdaptiveTgpModeInfo_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAdaptiveTgpModeInfo_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -573,6 +589,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetAddressingMode(nvmlDevice_t device, nvmlDeviceA
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetApplicationsClock(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetApplicationsClock", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetApplicationsClock", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -608,6 +625,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAt
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetAutoBoostedClocksEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetAutoBoostedClocksEnabled", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetAutoBoostedClocksEnabled", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -623,21 +641,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Mem
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetBBXTimeData_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetBBXTimeData_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetBBXTimeData_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetBankRemapperStatus_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetBankRemapperStatus_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetBankRemapperStatus_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetBoardId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetBoardId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetBoardId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetBoardPartNumber(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetBoardPartNumber", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetBoardPartNumber", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -653,6 +675,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetBrand(nvmlDevice_t device, nvmlBrandType_t *typ
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetBridgeChipInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetBridgeChipInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetBridgeChipInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -668,16 +691,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetBusType(nvmlDevice_t device, nvmlBusType_t *typ
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetC2cModeInfoV(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetC2cModeInfoV", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetC2cModeInfoV", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetClkMonStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetClkMonStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetClkMonStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -703,6 +729,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetClockInfo(nvmlDevice_t device, nvmlClockType_t 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetClockOffsets(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetClockOffsets", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetClockOffsets", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -758,26 +785,31 @@ EXPORT nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device,
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetConfComputeGpuAttestationReport(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetConfComputeGpuAttestationReport", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetConfComputeGpuAttestationReport", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetConfComputeGpuCertificate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetConfComputeGpuCertificate", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetConfComputeGpuCertificate", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetConfComputeMemSizeInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetConfComputeMemSizeInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetConfComputeMemSizeInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetConfComputeProtectedMemoryUsage(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetConfComputeProtectedMemoryUsage", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetConfComputeProtectedMemoryUsage", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCoolerInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCoolerInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCoolerInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -813,11 +845,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinity(nvmlDevice_t device, unsigned int c
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCpuAffinityWithinScope(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCpuAffinityWithinScope", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCpuAffinityWithinScope", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCreatableVgpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCreatableVgpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCreatableVgpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -833,16 +867,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t device, int 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCurrPcieLinkGeneration(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCurrPcieLinkGeneration", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCurrPcieLinkGeneration", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCurrPcieLinkWidth(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCurrPcieLinkWidth", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCurrPcieLinkWidth", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetCurrentClockFreqs(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetCurrentClockFreqs", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetCurrentClockFreqs", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -878,6 +915,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetDecoderUtilization(nvmlDevice_t device, unsigne
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetDefaultApplicationsClock(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetDefaultApplicationsClock", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetDefaultApplicationsClock", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -893,6 +931,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, nvmlEnableS
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetDetailedEccErrors(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetDetailedEccErrors", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetDetailedEccErrors", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -928,21 +967,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetDisplayMode(nvmlDevice_t device, nvmlEnableStat
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetDramEncryptionMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetDramEncryptionMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetDramEncryptionMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetDriverModel(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetDriverModel", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetDriverModel", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetDriverModel_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetDriverModel_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetDriverModel_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetDynamicPstatesInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetDynamicPstatesInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetDynamicPstatesInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -958,16 +1001,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetEccMode(nvmlDevice_t device, nvmlEnableState_t 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetEncoderCapacity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetEncoderCapacity", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetEncoderCapacity", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetEncoderSessions(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetEncoderSessions", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetEncoderSessions", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetEncoderStats(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetEncoderStats", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetEncoderStats", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -993,16 +1039,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigne
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetFBCSessions(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetFBCSessions", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetFBCSessions", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetFBCStats(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetFBCStats", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetFBCStats", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetFanControlPolicy_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetFanControlPolicy_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetFanControlPolicy_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1018,6 +1067,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetFanSpeed(nvmlDevice_t device, unsigned int *spe
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetFanSpeedRPM(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetFanSpeedRPM", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetFanSpeedRPM", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1043,26 +1093,31 @@ EXPORT nvmlReturn_t nvmlDeviceGetFieldValues(nvmlDevice_t device, int valuesCoun
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpcClkMinMaxVfOffset(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpcClkMinMaxVfOffset", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpcClkMinMaxVfOffset", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpcClkVfOffset(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpcClkVfOffset", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpcClkVfOffset", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpuFabricInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpuFabricInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfoV(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpuFabricInfoV", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpuFabricInfoV", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpuFabricInfo_v4(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpuFabricInfo_v4", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpuFabricInfo_v4", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1158,11 +1213,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetGpuInstances(nvmlDevice_t device, unsigned int 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpuMaxPcieLinkGeneration(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpuMaxPcieLinkGeneration", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpuMaxPcieLinkGeneration", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGpuOperationMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGpuOperationMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGpuOperationMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1198,31 +1255,37 @@ EXPORT nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGridLicensableFeatures(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGridLicensableFeatures", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGridLicensableFeatures", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGridLicensableFeatures_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGridLicensableFeatures_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v3(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGridLicensableFeatures_v3", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGridLicensableFeatures_v3", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGridLicensableFeatures_v4(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGridLicensableFeatures_v4", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGridLicensableFeatures_v4", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGspFirmwareMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGspFirmwareMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGspFirmwareMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetGspFirmwareVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetGspFirmwareVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetGspFirmwareVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1268,6 +1331,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlD
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleBySerial(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetHandleBySerial", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetHandleBySerial", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1293,11 +1357,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevic
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHostVgpuMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetHostVgpuMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetHostVgpuMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHostname_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetHostname_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetHostname_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1313,21 +1379,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index)
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetInforomConfigurationChecksum(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetInforomConfigurationChecksum", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetInforomConfigurationChecksum", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetInforomImageVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetInforomImageVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetInforomImageVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetInforomVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetInforomVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetInforomVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetIrqNum(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetIrqNum", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetIrqNum", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1343,6 +1413,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetJpgUtilization(nvmlDevice_t device, unsigned in
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetLastBBXFlushTime(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetLastBBXFlushTime", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetLastBBXFlushTime", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1378,6 +1449,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t devi
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMarginTemperature(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMarginTemperature", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMarginTemperature", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1393,6 +1465,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, nvmlClockType
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMaxCustomerBoostClock(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMaxCustomerBoostClock", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMaxCustomerBoostClock", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1408,21 +1481,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkGeneration(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMaxPcieLinkGeneration", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMaxPcieLinkGeneration", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMaxPcieLinkWidth(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMaxPcieLinkWidth", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMaxPcieLinkWidth", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemClkMinMaxVfOffset(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMemClkMinMaxVfOffset", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMemClkMinMaxVfOffset", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemClkVfOffset(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMemClkVfOffset", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMemClkVfOffset", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1478,6 +1555,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryLimits_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMemoryLimits_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMemoryLimits_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1503,11 +1581,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned int *curr
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMinMaxClockOfPState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMinMaxClockOfPState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMinMaxClockOfPState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetMinMaxFanSpeed(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetMinMaxFanSpeed", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetMinMaxFanSpeed", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1523,6 +1603,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t device, unsigned int *
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetModuleId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetModuleId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetModuleId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1558,36 +1639,43 @@ EXPORT nvmlReturn_t nvmlDeviceGetNumFans(nvmlDevice_t device, unsigned int *numF
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNumGpuCores(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNumGpuCores", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNumGpuCores", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNumaNodeId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNumaNodeId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNumaNodeId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkCapability(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkCapability", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkCapability", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkErrorCounter(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkErrorCounter", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkErrorCounter", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemoteDeviceType(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkRemoteDeviceType", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkRemoteDeviceType", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkRemotePciInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkRemotePciInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkRemotePciInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1613,31 +1701,37 @@ EXPORT nvmlReturn_t nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int l
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkTelemetrySamples_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkTelemetrySamples_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkTelemetrySamples_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkUtilizationControl(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkUtilizationControl", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkUtilizationControl", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkUtilizationCounter(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkUtilizationCounter", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkUtilizationCounter", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvLinkVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvLinkVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvLinkVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvlinkBwMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvlinkBwMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvlinkBwMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetNvlinkSupportedBwModes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetNvlinkSupportedBwModes", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetNvlinkSupportedBwModes", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1703,16 +1797,19 @@ EXPORT nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPcieLinkMaxSpeed(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPcieLinkMaxSpeed", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPcieLinkMaxSpeed", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPcieReplayCounter(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPcieReplayCounter", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPcieReplayCounter", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPcieSpeed(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPcieSpeed", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPcieSpeed", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1728,11 +1825,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetPcieThroughput(nvmlDevice_t device, unsigned in
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPdi(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPdi", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPdi", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPerformanceModes(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPerformanceModes", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPerformanceModes", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1758,11 +1857,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetPersistenceMode(nvmlDevice_t device, nvmlEnable
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPgpuMetadataString(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPgpuMetadataString", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPgpuMetadataString", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPlatformInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPlatformInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPlatformInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1808,11 +1909,13 @@ EXPORT nvmlReturn_t nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, nvmlEn
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPowerMizerMode_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPowerMizerMode_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPowerMizerMode_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetPowerSource(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetPowerSource", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetPowerSource", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1848,6 +1951,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlPro
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetProcessesUtilizationInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetProcessesUtilizationInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1863,31 +1967,37 @@ EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows(nvmlDevice_t device, unsigned int 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRemappedRows_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetRemappedRows_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetRemappedRows_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRepairStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetRepairStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetRepairStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetRetiredPages", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetRetiredPages", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRetiredPagesPendingStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetRetiredPagesPendingStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetRetiredPagesPendingStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRetiredPages_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetRetiredPages_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetRetiredPages_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetRowRemapperHistogram(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetRowRemapperHistogram", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetRowRemapperHistogram", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1903,21 +2013,25 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, n
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSamples(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSamples", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSamples", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSerial(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSerial", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSerial", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSramEccErrorStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSramEccErrorStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSramEccErrorStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSramUniqueUncorrectedEccErrorCounts", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -1953,26 +2067,31 @@ EXPORT nvmlReturn_t nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, unsign
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSupportedGraphicsClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSupportedGraphicsClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSupportedGraphicsClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSupportedMemoryClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSupportedMemoryClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSupportedMemoryClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSupportedPerformanceStates(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSupportedPerformanceStates", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSupportedPerformanceStates", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetSupportedVgpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetSupportedVgpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetSupportedVgpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetTargetFanSpeed(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetTargetFanSpeed", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetTargetFanSpeed", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2008,6 +2127,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperatu
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetThermalSettings(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetThermalSettings", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetThermalSettings", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2023,6 +2143,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t device1, nv
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetTopologyNearestGpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetTopologyNearestGpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2058,6 +2179,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t device, char *uuid, unsigned 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetUnrepairableMemoryFlag_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetUnrepairableMemoryFlag_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetUnrepairableMemoryFlag_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2073,81 +2195,97 @@ EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtili
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVbiosVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVbiosVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVbiosVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuHeterogeneousMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuHeterogeneousMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuHeterogeneousMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuInstancesUtilizationInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuInstancesUtilizationInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuInstancesUtilizationInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuMetadata(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuMetadata", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuMetadata", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuProcessUtilization(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuProcessUtilization", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuProcessUtilization", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuProcessesUtilizationInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuProcessesUtilizationInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuProcessesUtilizationInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuSchedulerCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuSchedulerCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuSchedulerCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuSchedulerLog", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuSchedulerLog", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuSchedulerLog_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuSchedulerLog_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuSchedulerLog_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuSchedulerState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuSchedulerState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuSchedulerState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuSchedulerState_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuSchedulerState_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuSchedulerState_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuTypeCreatablePlacements(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuTypeCreatablePlacements", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuTypeCreatablePlacements", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuTypeSupportedPlacements(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuTypeSupportedPlacements", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuTypeSupportedPlacements", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetVgpuUtilization(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetVgpuUtilization", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetVgpuUtilization", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetViolationStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceGetViolationStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceGetViolationStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2173,6 +2311,7 @@ EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned in
 }
 
 EXPORT nvmlReturn_t nvmlDeviceModifyDrainState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceModifyDrainState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceModifyDrainState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2188,36 +2327,43 @@ EXPORT nvmlReturn_t nvmlDeviceOnSameBoard(nvmlDevice_t device1, nvmlDevice_t dev
 }
 
 EXPORT nvmlReturn_t nvmlDevicePerfMetricsGetSamples_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDevicePerfMetricsGetSamples_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDevicePerfMetricsGetSamples_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDevicePowerSmoothingActivatePresetProfile(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDevicePowerSmoothingActivatePresetProfile", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDevicePowerSmoothingActivatePresetProfile", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDevicePowerSmoothingSetState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDevicePowerSmoothingSetState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDevicePowerSmoothingSetState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDevicePowerSmoothingUpdatePresetProfileParam(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDevicePowerSmoothingUpdatePresetProfileParam", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDevicePowerSmoothingUpdatePresetProfileParam", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceQueryDrainState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceQueryDrainState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceQueryDrainState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceReadPRMCounters_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceReadPRMCounters_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceReadPRMCounters_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceReadWritePRM_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceReadWritePRM_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceReadWritePRM_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2233,66 +2379,79 @@ EXPORT nvmlReturn_t nvmlDeviceRegisterEvents(nvmlDevice_t device, unsigned long 
 }
 
 EXPORT nvmlReturn_t nvmlDeviceRemoveGpu(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceRemoveGpu", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceRemoveGpu", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceRemoveGpu_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceRemoveGpu_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceRemoveGpu_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceResetApplicationsClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceResetApplicationsClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceResetApplicationsClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceResetGpuLockedClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceResetGpuLockedClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceResetGpuLockedClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceResetMemoryLockedClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceResetMemoryLockedClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceResetMemoryLockedClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceResetNvLinkErrorCounters(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceResetNvLinkErrorCounters", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceResetNvLinkErrorCounters", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceResetNvLinkUtilizationCounter(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceResetNvLinkUtilizationCounter", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceResetNvLinkUtilizationCounter", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetAPIRestriction(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetAPIRestriction", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetAPIRestriction", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetAccountingMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetAccountingMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetAccountingMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetAdaptiveTgpMode_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetAdaptiveTgpMode_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetAdaptiveTgpMode_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetApplicationsClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetApplicationsClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetApplicationsClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetAutoBoostedClocksEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetAutoBoostedClocksEnabled", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetAutoBoostedClocksEnabled", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetClockOffsets(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetClockOffsets", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetClockOffsets", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2308,86 +2467,103 @@ EXPORT nvmlReturn_t nvmlDeviceSetComputeMode(nvmlDevice_t device, nvmlComputeMod
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetConfComputeUnprotectedMemSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetConfComputeUnprotectedMemSize", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetConfComputeUnprotectedMemSize", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetCpuAffinity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetCpuAffinity", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetCpuAffinity", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetDefaultAutoBoostedClocksEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetDefaultAutoBoostedClocksEnabled", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetDefaultAutoBoostedClocksEnabled", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetDefaultFanSpeed_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetDefaultFanSpeed_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetDefaultFanSpeed_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetDramEncryptionMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetDramEncryptionMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetDramEncryptionMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetDriverModel(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetDriverModel", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetDriverModel", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetDriverModel_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetDriverModel_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetDriverModel_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetEccMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetEccMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetEccMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetFanControlPolicy(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetFanControlPolicy", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetFanControlPolicy", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetFanSpeed_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetFanSpeed_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetFanSpeed_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetGpcClkVfOffset(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetGpcClkVfOffset", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetGpcClkVfOffset", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetGpuLockedClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetGpuLockedClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetGpuLockedClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetGpuOperationMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetGpuOperationMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetGpuOperationMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetHostname_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetHostname_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetHostname_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetMemClkVfOffset(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetMemClkVfOffset", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetMemClkVfOffset", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetMemoryLimits_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetMemoryLimits_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetMemoryLimits_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetMemoryLockedClocks(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetMemoryLockedClocks", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetMemoryLockedClocks", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2403,21 +2579,25 @@ EXPORT nvmlReturn_t nvmlDeviceSetMigMode(nvmlDevice_t device, unsigned int mode,
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetNvLinkDeviceLowPowerThreshold(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetNvLinkDeviceLowPowerThreshold", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetNvLinkDeviceLowPowerThreshold", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetNvLinkUtilizationControl(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetNvLinkUtilizationControl", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetNvLinkUtilizationControl", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetNvlinkBwMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetNvlinkBwMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetNvlinkBwMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetNvlinkBwModeAsync_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetNvlinkBwModeAsync_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetNvlinkBwModeAsync_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2433,86 +2613,103 @@ EXPORT nvmlReturn_t nvmlDeviceSetPersistenceMode(nvmlDevice_t device, nvmlEnable
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetPowerManagementLimit", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetPowerManagementLimit", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetPowerManagementLimit_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetPowerManagementLimit_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetPowerManagementLimit_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetPowerMizerMode_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetPowerMizerMode_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetPowerMizerMode_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetRusdSettings_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetRusdSettings_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetRusdSettings_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetTemperatureThreshold(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetTemperatureThreshold", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetTemperatureThreshold", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetVgpuCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetVgpuCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetVgpuCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetVgpuHeterogeneousMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetVgpuHeterogeneousMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetVgpuHeterogeneousMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetVgpuSchedulerState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetVgpuSchedulerState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetVgpuSchedulerState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetVgpuSchedulerState_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetVgpuSchedulerState_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetVgpuSchedulerState_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceSetVirtualizationMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceSetVirtualizationMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceSetVirtualizationMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceValidateInforom(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceValidateInforom", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceValidateInforom", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceVgpuForceGspUnload(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceVgpuForceGspUnload", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceVgpuForceGspUnload", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceWorkloadPowerProfileClearRequestedProfiles(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceWorkloadPowerProfileClearRequestedProfiles", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceWorkloadPowerProfileClearRequestedProfiles", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceWorkloadPowerProfileGetCurrentProfiles(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceWorkloadPowerProfileGetCurrentProfiles", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceWorkloadPowerProfileGetProfilesInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceWorkloadPowerProfileGetProfilesInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceWorkloadPowerProfileGetProfilesInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceWorkloadPowerProfileSetRequestedProfiles(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceWorkloadPowerProfileSetRequestedProfiles", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceWorkloadPowerProfileSetRequestedProfiles", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2546,26 +2743,31 @@ EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t set) {
 }
 
 EXPORT nvmlReturn_t nvmlEventSetGetContextCount_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlEventSetGetContextCount_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlEventSetGetContextCount_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlEventSetGetContextData_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlEventSetGetContextData_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlEventSetGetContextData_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlEventSetGetContextInfo_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlEventSetGetContextInfo_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlEventSetGetContextInfo_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlEventSetGetGpuOperationalEventContextLegacyXid_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlEventSetRegisterGpuOperationalEvents_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlEventSetRegisterGpuOperationalEvents_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlEventSetRegisterGpuOperationalEvents_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2591,16 +2793,19 @@ EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t set, nvmlEventData_t *dat
 }
 
 EXPORT nvmlReturn_t nvmlEventSetWait_v3(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlEventSetWait_v3", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlEventSetWait_v3", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGetBlacklistDeviceCount(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGetBlacklistDeviceCount", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGetBlacklistDeviceCount", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGetBlacklistDeviceInfoByIndex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGetBlacklistDeviceInfoByIndex", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGetBlacklistDeviceInfoByIndex", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2616,61 +2821,73 @@ EXPORT nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *deviceCount) {
 }
 
 EXPORT nvmlReturn_t nvmlGetExcludedDeviceInfoByIndex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGetExcludedDeviceInfoByIndex", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGetExcludedDeviceInfoByIndex", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGetVgpuCompatibility(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGetVgpuCompatibility", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGetVgpuCompatibility", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGetVgpuDriverCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGetVgpuDriverCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGetVgpuDriverCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGetVgpuVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGetVgpuVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGetVgpuVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmMetricsGet(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmMetricsGet", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmMetricsGet", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmMigSampleGet(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmMigSampleGet", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmMigSampleGet", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmQueryDeviceSupport(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmQueryDeviceSupport", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmQueryDeviceSupport", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmQueryIfStreamingEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmQueryIfStreamingEnabled", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmQueryIfStreamingEnabled", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmSampleAlloc(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmSampleAlloc", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmSampleAlloc", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmSampleFree(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmSampleFree", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmSampleFree", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmSampleGet(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmSampleGet", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmSampleGet", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpmSetStreamingEnabled(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpmSetStreamingEnabled", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpmSetStreamingEnabled", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2706,6 +2923,7 @@ EXPORT nvmlReturn_t nvmlGpuInstanceDestroy(nvmlGpuInstance_t gpuInstance) {
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetActiveVgpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetActiveVgpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetActiveVgpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2771,6 +2989,7 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetComputeInstances(nvmlGpuInstance_t gpuInst
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetCreatableVgpus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetCreatableVgpus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetCreatableVgpus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2786,46 +3005,55 @@ EXPORT nvmlReturn_t nvmlGpuInstanceGetInfo(nvmlGpuInstance_t gpuInstance, nvmlGp
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetVgpuHeterogeneousMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetVgpuHeterogeneousMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetVgpuHeterogeneousMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerLog(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetVgpuSchedulerLog", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetVgpuSchedulerLog", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerLog_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetVgpuSchedulerLog_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetVgpuSchedulerLog_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetVgpuSchedulerState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetVgpuSchedulerState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetVgpuSchedulerState_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetVgpuSchedulerState_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetVgpuSchedulerState_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceGetVgpuTypeCreatablePlacements(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceGetVgpuTypeCreatablePlacements", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceGetVgpuTypeCreatablePlacements", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceSetVgpuHeterogeneousMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceSetVgpuHeterogeneousMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceSetVgpuHeterogeneousMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceSetVgpuSchedulerState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceSetVgpuSchedulerState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlGpuInstanceSetVgpuSchedulerState_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlGpuInstanceSetVgpuSchedulerState_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlGpuInstanceSetVgpuSchedulerState_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2855,6 +3083,7 @@ EXPORT nvmlReturn_t nvmlInit_v2(void) {
 }
 
 EXPORT nvmlReturn_t nvmlSetVgpuVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSetVgpuVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSetVgpuVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2868,46 +3097,55 @@ EXPORT nvmlReturn_t nvmlShutdown(void) {
 }
 
 EXPORT nvmlReturn_t nvmlSystemEventSetCreate(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemEventSetCreate", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemEventSetCreate", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemEventSetFree(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemEventSetFree", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemEventSetFree", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemEventSetWait(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemEventSetWait", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemEventSetWait", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetCPER_v1(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetCPER_v1", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetCPER_v1", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetConfComputeCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetConfComputeCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetConfComputeCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetConfComputeGpusReadyState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetConfComputeGpusReadyState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetConfComputeGpusReadyState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetConfComputeKeyRotationThresholdInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetConfComputeKeyRotationThresholdInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetConfComputeKeyRotationThresholdInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetConfComputeSettings(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetConfComputeSettings", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetConfComputeSettings", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetConfComputeState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetConfComputeState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetConfComputeState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2929,6 +3167,7 @@ EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *cudaDriverVersion) {
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetDriverBranch(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetDriverBranch", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetDriverBranch", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2944,6 +3183,7 @@ EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int lengt
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetHicVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetHicVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetHicVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2959,6 +3199,7 @@ EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetNvlinkBwMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetNvlinkBwMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetNvlinkBwMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -2974,26 +3215,31 @@ EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsig
 }
 
 EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemGetTopologyGpuSet", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemGetTopologyGpuSet", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemRegisterEvents(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemRegisterEvents", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemRegisterEvents", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemSetConfComputeGpusReadyState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemSetConfComputeGpusReadyState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemSetConfComputeGpusReadyState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemSetConfComputeKeyRotationThresholdInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemSetConfComputeKeyRotationThresholdInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemSetConfComputeKeyRotationThresholdInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlSystemSetNvlinkBwMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlSystemSetNvlinkBwMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlSystemSetNvlinkBwMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
@@ -3009,251 +3255,301 @@ EXPORT nvmlReturn_t nvmlUnitGetCount(unsigned int *unitCount) {
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetDevices(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetDevices", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetDevices", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetFanSpeedInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetFanSpeedInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetFanSpeedInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetHandleByIndex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetHandleByIndex", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetHandleByIndex", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetLedState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetLedState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetLedState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetPsuInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetPsuInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetPsuInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetTemperature(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetTemperature", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetTemperature", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitGetUnitInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitGetUnitInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitGetUnitInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlUnitSetLedState(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlUnitSetLedState", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlUnitSetLedState", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceClearAccountingPids(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceClearAccountingPids", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceClearAccountingPids", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetAccountingMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetAccountingMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetAccountingMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetAccountingPids(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetAccountingPids", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetAccountingPids", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetAccountingStats(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetAccountingStats", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetAccountingStats", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetEccMode(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetEccMode", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetEccMode", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetEncoderCapacity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetEncoderCapacity", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetEncoderCapacity", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetEncoderSessions(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetEncoderSessions", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetEncoderSessions", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetEncoderStats(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetEncoderStats", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetEncoderStats", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetFBCSessions(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetFBCSessions", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetFBCSessions", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetFBCStats(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetFBCStats", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetFBCStats", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetFbUsage(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetFbUsage", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetFbUsage", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetFrameRateLimit(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetFrameRateLimit", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetFrameRateLimit", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetGpuInstanceId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetGpuInstanceId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetGpuInstanceId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetGpuPciId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetGpuPciId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetGpuPciId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetLicenseInfo", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetLicenseInfo", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetLicenseInfo_v2(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetLicenseInfo_v2", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetLicenseInfo_v2", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetLicenseStatus(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetLicenseStatus", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetLicenseStatus", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetMdevUUID(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetMdevUUID", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetMdevUUID", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetMetadata(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetMetadata", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetMetadata", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetPlacementId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetPlacementId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetPlacementId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetRuntimeStateSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetRuntimeStateSize", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetRuntimeStateSize", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetType(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetType", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetType", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetUUID(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetUUID", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetUUID", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetVmDriverVersion(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetVmDriverVersion", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetVmDriverVersion", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceGetVmID(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceGetVmID", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceGetVmID", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuInstanceSetEncoderCapacity(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuInstanceSetEncoderCapacity", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuInstanceSetEncoderCapacity", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetBAR1Info(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetBAR1Info", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetBAR1Info", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetCapabilities(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetCapabilities", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetCapabilities", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetClass(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetClass", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetClass", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetDeviceID(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetDeviceID", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetDeviceID", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetFbReservation(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetFbReservation", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetFbReservation", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetFrameRateLimit(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetFrameRateLimit", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetFrameRateLimit", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetFramebufferSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetFramebufferSize", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetFramebufferSize", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetGpuInstanceProfileId(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetGpuInstanceProfileId", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetGpuInstanceProfileId", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetGspHeapSize(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetGspHeapSize", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetGspHeapSize", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetLicense(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetLicense", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetLicense", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetMaxInstances(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetMaxInstances", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetMaxInstances", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerGpuInstance(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetMaxInstancesPerGpuInstance", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetMaxInstancesPerGpuInstance", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetMaxInstancesPerVm(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetMaxInstancesPerVm", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetMaxInstancesPerVm", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetName(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetName", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetName", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetNumDisplayHeads(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetNumDisplayHeads", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetNumDisplayHeads", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }
 
 EXPORT nvmlReturn_t nvmlVgpuTypeGetResolution(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("nvmlVgpuTypeGetResolution", "", NULL, NVML_ERROR_NOT_SUPPORTED, tsr_now_ns());
   tsr_end_if_strict("nvmlVgpuTypeGetResolution", "was called");
   return NVML_ERROR_NOT_SUPPORTED;
 }

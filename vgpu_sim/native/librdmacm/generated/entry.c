@@ -86,6 +86,7 @@ EXPORT ssize_t rwrite(void);
 EXPORT ssize_t rwritev(void);
 
 EXPORT int raccept(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("raccept", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("raccept", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -93,6 +94,7 @@ EXPORT int raccept(void) {
 }
 
 EXPORT int rbind(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rbind", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rbind", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -100,6 +102,7 @@ EXPORT int rbind(void) {
 }
 
 EXPORT int rclose(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rclose", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rclose", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -107,6 +110,7 @@ EXPORT int rclose(void) {
 }
 
 EXPORT int rconnect(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rconnect", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rconnect", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -186,6 +190,7 @@ EXPORT int rdma_create_qp_ex(struct rdma_cm_id *id, struct ibv_qp_init_attr_ex *
 }
 
 EXPORT int rdma_create_srq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_create_srq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_create_srq", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -193,6 +198,7 @@ EXPORT int rdma_create_srq(void) {
 }
 
 EXPORT int rdma_create_srq_ex(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_create_srq_ex", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_create_srq_ex", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -229,6 +235,7 @@ EXPORT void rdma_destroy_qp(struct rdma_cm_id *id) {
 }
 
 EXPORT void rdma_destroy_srq(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_destroy_srq", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_destroy_srq", "EOPNOTSUPP", &said);
 }
@@ -296,6 +303,7 @@ EXPORT uint16_t rdma_get_dst_port(struct rdma_cm_id *id) {
 }
 
 EXPORT int rdma_get_remote_ece(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_get_remote_ece", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_get_remote_ece", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -383,6 +391,7 @@ EXPORT int rdma_notify(struct rdma_cm_id *id, int event) {
 }
 
 EXPORT int rdma_query_addrinfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_query_addrinfo", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_query_addrinfo", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -398,6 +407,7 @@ EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t bytes) {
 }
 
 EXPORT int rdma_reject_ece(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_reject_ece", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_reject_ece", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -413,6 +423,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *source, str
 }
 
 EXPORT int rdma_resolve_addrinfo(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_resolve_addrinfo", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_resolve_addrinfo", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -428,6 +439,7 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms) {
 }
 
 EXPORT int rdma_set_local_ece(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_set_local_ece", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_set_local_ece", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -443,6 +455,7 @@ EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *val
 }
 
 EXPORT int rdma_write_cm_event(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rdma_write_cm_event", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rdma_write_cm_event", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -450,6 +463,7 @@ EXPORT int rdma_write_cm_event(void) {
 }
 
 EXPORT int repoll_create(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("repoll_create", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("repoll_create", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -457,6 +471,7 @@ EXPORT int repoll_create(void) {
 }
 
 EXPORT int repoll_ctl(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("repoll_ctl", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("repoll_ctl", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -464,6 +479,7 @@ EXPORT int repoll_ctl(void) {
 }
 
 EXPORT int repoll_wait(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("repoll_wait", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("repoll_wait", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -471,6 +487,7 @@ EXPORT int repoll_wait(void) {
 }
 
 EXPORT int rfcntl(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rfcntl", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rfcntl", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -478,6 +495,7 @@ EXPORT int rfcntl(void) {
 }
 
 EXPORT int rgetpeername(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rgetpeername", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rgetpeername", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -485,6 +503,7 @@ EXPORT int rgetpeername(void) {
 }
 
 EXPORT int rgetsockname(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rgetsockname", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rgetsockname", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -492,6 +511,7 @@ EXPORT int rgetsockname(void) {
 }
 
 EXPORT int rgetsockopt(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rgetsockopt", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rgetsockopt", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -499,6 +519,7 @@ EXPORT int rgetsockopt(void) {
 }
 
 EXPORT off_t riomap(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("riomap", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("riomap", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -506,6 +527,7 @@ EXPORT off_t riomap(void) {
 }
 
 EXPORT int riounmap(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("riounmap", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("riounmap", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -513,6 +535,7 @@ EXPORT int riounmap(void) {
 }
 
 EXPORT size_t riowrite(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("riowrite", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("riowrite", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -520,6 +543,7 @@ EXPORT size_t riowrite(void) {
 }
 
 EXPORT int rlisten(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rlisten", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rlisten", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -527,6 +551,7 @@ EXPORT int rlisten(void) {
 }
 
 EXPORT int rpoll(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rpoll", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rpoll", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -534,6 +559,7 @@ EXPORT int rpoll(void) {
 }
 
 EXPORT ssize_t rread(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rread", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rread", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -541,6 +567,7 @@ EXPORT ssize_t rread(void) {
 }
 
 EXPORT ssize_t rreadv(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rreadv", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rreadv", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -548,6 +575,7 @@ EXPORT ssize_t rreadv(void) {
 }
 
 EXPORT ssize_t rrecv(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rrecv", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rrecv", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -555,6 +583,7 @@ EXPORT ssize_t rrecv(void) {
 }
 
 EXPORT ssize_t rrecvfrom(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rrecvfrom", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rrecvfrom", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -562,6 +591,7 @@ EXPORT ssize_t rrecvfrom(void) {
 }
 
 EXPORT ssize_t rrecvmsg(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rrecvmsg", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rrecvmsg", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -569,6 +599,7 @@ EXPORT ssize_t rrecvmsg(void) {
 }
 
 EXPORT int rselect(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rselect", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rselect", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -576,6 +607,7 @@ EXPORT int rselect(void) {
 }
 
 EXPORT ssize_t rsend(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rsend", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rsend", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -583,6 +615,7 @@ EXPORT ssize_t rsend(void) {
 }
 
 EXPORT ssize_t rsendmsg(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rsendmsg", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rsendmsg", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -590,6 +623,7 @@ EXPORT ssize_t rsendmsg(void) {
 }
 
 EXPORT ssize_t rsendto(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rsendto", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rsendto", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -597,6 +631,7 @@ EXPORT ssize_t rsendto(void) {
 }
 
 EXPORT int rsetsockopt(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rsetsockopt", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rsetsockopt", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -604,6 +639,7 @@ EXPORT int rsetsockopt(void) {
 }
 
 EXPORT int rshutdown(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rshutdown", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rshutdown", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -611,6 +647,7 @@ EXPORT int rshutdown(void) {
 }
 
 EXPORT int rsocket(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rsocket", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rsocket", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -618,6 +655,7 @@ EXPORT int rsocket(void) {
 }
 
 EXPORT ssize_t rwrite(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rwrite", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rwrite", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
@@ -625,6 +663,7 @@ EXPORT ssize_t rwrite(void) {
 }
 
 EXPORT ssize_t rwritev(void) {
+  if (__builtin_expect(tsr_trace_fd >= 0, 0)) tsr_trace("rwritev", "", NULL, EOPNOTSUPP, tsr_now_ns());
   static uint32_t said;
   tsr_unsupported("rwritev", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;

@@ -1,0 +1,341 @@
+"""Finds which thread of a block faulted, after native code has faulted.
+
+Native code runs many lanes at once and does not record which of them it works on. So the threads of
+the block run again here one after the other, on Python numbers: integers, addresses and branches
+only, without any store. What depends on anything else (floating point, shared memory, other
+lanes) is not known, and neither is a thread whose path or address depends on it.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from ctypes import string_at
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit.transfer import operand_widths
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.address_map import GPU_WINDOW_BYTES, LOCAL_OFFSET, SHARED_OFFSET
+from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.ports import FaultedLaunch, NativeFault
+from vgpu_sim.isa import (
+    EFFECTS,
+    BoolOp,
+    Function,
+    Guard,
+    Instruction,
+    Literal,
+    Module,
+    Op,
+    Operand,
+    Predicate,
+    Register,
+    Space,
+    SpecialRegister,
+)
+
+_LONGEST_S: Final = 1.0
+_MOST_STEPS: Final = 100_000  # of one thread
+_LOOK_STEPS: Final = 1024
+_WORD: Final = (1 << 64) - 1
+_NARROW: Final = (1 << 32) - 1
+
+Thread = tuple[int, int, int]
+Known = int | None
+
+
+class _Unknown(Exception):
+    """A thread's path depends on what is not known here, or is too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A thread that does what the fault is about; ``address`` is the one that it asks for."""
+
+    thread: Thread
+    word: int
+    address: int
+
+
+def find(
+    module: Module, function: Function, words: Collection[int], fault: NativeFault
+) -> Found | None:
+    """Return a thread of the faulting block that faults at one of ``words``; None: not known.
+
+    Of several threads it is the one whose access holds the address of the fault, else the first.
+    """
+    launch = fault.launch
+    if launch is None:
+        return None
+    search = _Search(module, function, words, fault, launch)
+    first: Found | None = None
+    x, y, z = launch.block
+    for number in range(x * y * z):
+        try:
+            found = search.run(number)
+        except _Unknown:
+            continue
+        if search.late:
+            break
+        if found is not None:
+            if search.holds(found):
+                return found
+            first = first or found
+    return first
+
+
+class _Search:
+    def __init__(
+        self,
+        module: Module,
+        function: Function,
+        words: Collection[int],
+        fault: NativeFault,
+        launch: FaultedLaunch,
+    ) -> None:
+        self._code = function.code
+        self._bits = function.register_bits
+        self._predicates = function.predicate_count
+        self._words = words
+        self._fault = fault
+        self._launch = launch
+        self._offsets = {variable.name: variable.offset for variable in module.variables}
+        window = launch.segment_base - launch.segment_base % GPU_WINDOW_BYTES
+        self._private = {window + SHARED_OFFSET >> 32, window + LOCAL_OFFSET >> 32}
+        self._special = _block_registers(launch, window)
+        self._functions: dict[int, Callable[..., int] | None] = {}
+        self._until = time.monotonic() + _LONGEST_S
+
+    @property
+    def late(self) -> bool:
+        return time.monotonic() > self._until
+
+    def holds(self, found: Found) -> bool:
+        """Return whether an access has the byte at which native code faulted; traps have none."""
+        if self._fault.trap_word or self._fault.local:
+            return True
+        instruction = self._code[found.word]
+        return 0 <= self._fault.address - found.address < _size_of(instruction)
+
+    def run(self, number: int) -> Found | None:
+        """Run a thread until it faults at one of the words; None where it does not.
+
+        Raises:
+            _Unknown: that cannot be said.
+        """
+        x, y, _ = self._launch.block
+        thread = number % x, number // x % y, number // (x * y)
+        special = self._special | dict(zip(_TID, thread, strict=True))
+        special[SpecialRegister.LANEID] = number % WARP_THREADS
+        registers: list[Known] = [0] * len(self._bits)
+        predicates: list[Known] = [0] * self._predicates
+        word = 0
+        for step in range(_MOST_STEPS):
+            if step % _LOOK_STEPS == _LOOK_STEPS - 1 and self.late:
+                raise _Unknown
+            instruction = self._code[word]
+            allowed = _passes(instruction.guard, predicates)
+            if instruction.op is Op.BRA or instruction.op is Op.RET:
+                if allowed is None:
+                    raise _Unknown
+                if allowed and instruction.op is Op.RET:
+                    return None
+                assert instruction.op is Op.RET or instruction.target is not None
+                word = instruction.target if allowed and instruction.target else word + 1
+                continue
+            values = [
+                self._value(source, bits, registers, predicates)
+                for source, bits in self._sources(instruction)
+            ]
+            if allowed is not False and word in self._words:
+                address = self._faults(instruction, values)
+                if address is not None:
+                    if allowed is None:
+                        raise _Unknown
+                    return Found(thread, word, address)
+            if allowed is not False:
+                results = self._results(word, instruction, values, special)
+                if allowed is None:
+                    results = [None] * len(results)
+                self._assign(instruction, results, registers, predicates)
+            word += 1
+        raise _Unknown
+
+    def _sources(self, instruction: Instruction) -> list[tuple[Operand, int]]:
+        return list(zip(instruction.srcs, operand_widths(instruction), strict=True))
+
+    def _value(
+        self, source: Operand, bits: int, registers: list[Known], predicates: list[Known]
+    ) -> Known:
+        match source:
+            case Register(index):
+                value = registers[index]
+            case Predicate(index):
+                value = predicates[index]
+            case Literal(pattern):
+                value = pattern
+            case _:
+                value = self._launch.segment_base + self._offsets[source.name] + source.addend
+        return None if value is None else value & (1 << bits) - 1
+
+    def _faults(self, instruction: Instruction, values: list[Known]) -> Known:
+        """Return the address of an access that may not be; 0 for a trap; None: it is right.
+
+        Raises:
+            _Unknown: the address is not known.
+        """
+        fault = self._fault
+        if fault.trap_word:
+            return 0
+        if not EFFECTS[instruction.op].accesses or instruction.space is Space.PARAM:
+            return None
+        address = _address(instruction, values)
+        if address is None:
+            raise _Unknown
+        size = _size_of(instruction)
+        if fault.kind == FaultKind.MISALIGNED:
+            return address if address % size else None
+        if fault.local:
+            if instruction.space is not Space.LOCAL:
+                raise _Unknown
+            return address if address + size > self._launch.local_bytes else None
+        if fault.shared:
+            if instruction.space is not Space.SHARED:
+                raise _Unknown
+            return address if address + size > fault.shared_bytes else None
+        if instruction.space is Space.GENERIC and address >> 32 in self._private:
+            return None
+        return None if self._is_mapped(address, size) else address
+
+    def _is_mapped(self, address: int, size: int) -> bool:
+        # An access may cross from one piece of memory into the next.
+        end = address + size
+        while address < end:
+            ends = [at + length for at, length in self._fault.mapped if at <= address < at + length]
+            if not ends:
+                return False
+            address = max(ends)
+        return True
+
+    def _assign(
+        self,
+        instruction: Instruction,
+        results: list[Known],
+        registers: list[Known],
+        predicates: list[Known],
+    ) -> None:
+        type_ = fold.result_type(instruction)
+        for destination, result in zip(instruction.dsts, results, strict=True):
+            if isinstance(destination, Predicate):
+                predicates[destination.index] = result
+            elif destination is not None:
+                bits = self._bits[destination.index]
+                extended = None if result is None else fold.extend(result, type_, bits)
+                registers[destination.index] = extended
+
+    def _results(
+        self,
+        word: int,
+        instruction: Instruction,
+        values: list[Known],
+        special: dict[SpecialRegister, Known],
+    ) -> list[Known]:
+        """Return what an instruction computes, before it is extended; None: not known."""
+        unknown: list[Known] = [None] * len(instruction.dsts)
+        match instruction.op:
+            case Op.LD:
+                return self._loaded(instruction, values) or unknown
+            case Op.S2R:
+                assert instruction.sreg is not None
+                return [special.get(instruction.sreg)]
+            case Op.MOV:
+                return [values[0]]
+            case Op.SELP:
+                chosen = values[2]
+                return [None if chosen is None else values[0] if chosen else values[1]]
+            case Op.SETP:
+                return self._compared(word, instruction, values)
+        function = self._function(word, instruction)
+        if function is None or instruction.saturate or len(unknown) != 1 or None in values:
+            return unknown
+        return [function(*values)]
+
+    def _function(self, word: int, instruction: Instruction) -> Callable[..., int] | None:
+        if word not in self._functions:
+            self._functions[word] = fold.integer_function(instruction)
+        return self._functions[word]
+
+    def _compared(self, word: int, instruction: Instruction, values: list[Known]) -> list[Known]:
+        function = self._function(word, instruction)
+        a, b = values[:2]
+        if function is None or a is None or b is None:
+            return [None] * len(instruction.dsts)
+        holds = function(a, b)
+        both: list[Known] = [holds, 1 - holds][: len(instruction.dsts)]
+        if instruction.combine is BoolOp.NONE:
+            return both
+        with_ = values[2]
+        combine = _COMBINE.get(instruction.combine)
+        if with_ is None or combine is None:
+            return [None] * len(both)
+        return [None if one is None else combine(one, with_) for one in both]
+
+    def _loaded(self, instruction: Instruction, values: list[Known]) -> list[Known] | None:
+        size, count = instruction.type.bytes, len(instruction.dsts)
+        if instruction.space is Space.PARAM:
+            at = instruction.displacement
+            data = self._fault.parameters[at : at + size * count]
+        else:
+            address = _address(instruction, values)
+            if address is None or instruction.space in (Space.SHARED, Space.LOCAL):
+                return None
+            if not self._is_mapped(address, size * count):
+                return None
+            data = string_at(address, size * count)
+        return [int.from_bytes(data[i * size : (i + 1) * size], "little") for i in range(count)]
+
+
+_TID: Final = (SpecialRegister.TID_X, SpecialRegister.TID_Y, SpecialRegister.TID_Z)
+_NTID: Final = (SpecialRegister.NTID_X, SpecialRegister.NTID_Y, SpecialRegister.NTID_Z)
+_CTAID: Final = (SpecialRegister.CTAID_X, SpecialRegister.CTAID_Y, SpecialRegister.CTAID_Z)
+_NCTAID: Final = (SpecialRegister.NCTAID_X, SpecialRegister.NCTAID_Y, SpecialRegister.NCTAID_Z)
+_COMBINE: Final[dict[BoolOp, Callable[[int, int], int]]] = {
+    BoolOp.AND: lambda a, b: a & b,
+    BoolOp.OR: lambda a, b: a | b,
+    BoolOp.XOR: lambda a, b: a ^ b,
+}
+
+
+def _block_registers(launch: FaultedLaunch, window: int) -> dict[SpecialRegister, Known]:
+    """Return the special registers that all threads of the block share."""
+    x, y, _ = launch.grid
+    index = launch.block_index
+    found: dict[SpecialRegister, Known] = {
+        SpecialRegister.WARPSIZE: WARP_THREADS,
+        SpecialRegister.SHARED_WINDOW: window + SHARED_OFFSET >> 32,
+        SpecialRegister.DYNAMIC_SHARED: launch.dynamic_shared_bytes,
+        SpecialRegister.NSMID: launch.multiprocessors,
+    }
+    found |= dict(zip(_NTID, launch.block, strict=True))
+    found |= dict(zip(_CTAID, (index % x, index // x % y, index // (x * y)), strict=True))
+    found |= dict(zip(_NCTAID, launch.grid, strict=True))
+    return found
+
+
+def _passes(guard: Guard | None, predicates: list[Known]) -> bool | None:
+    if guard is None:
+        return True
+    value = predicates[guard.predicate.index]
+    return None if value is None else bool(value) != guard.negated
+
+
+def _address(instruction: Instruction, values: list[Known]) -> Known:
+    base = values[0]
+    if base is None:
+        return None
+    narrow = instruction.space in (Space.SHARED, Space.LOCAL)
+    return base + instruction.displacement & (_NARROW if narrow else _WORD)
+
+
+def _size_of(instruction: Instruction) -> int:
+    return instruction.vector * instruction.type.bytes

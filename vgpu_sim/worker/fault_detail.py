@@ -1,0 +1,27 @@
+"""Details of a kernel's fault, as the client reads them from the worker's page."""
+
+from vgpu_sim.hal import abi
+from vgpu_sim.hal.ports import FaultSite
+
+
+def record(site: FaultSite, grid: tuple[int, int, int] | None) -> abi.FaultDetail:
+    """Return the record of a fault in a launch of ``grid`` blocks; None: not known."""
+    detail = abi.FaultDetail(
+        is_global=site.is_global,
+        source=_cut(site.source, abi.MESSAGE_BYTES),
+        text=_cut(site.text, abi.PTX_TEXT_BYTES),
+    )
+    if grid is not None:
+        detail.grid[:] = grid
+    if site.thread is not None:
+        detail.thread_known = 1
+        detail.thread[:] = site.thread
+    return detail
+
+
+def _cut(text: str, room: int) -> bytes:
+    """Return a text as bytes that fit; the record ends with a NUL."""
+    data = text.encode()
+    if len(data) < room:
+        return data
+    return data[: room - 4].decode(errors="ignore").encode() + b"..."

@@ -1,0 +1,62 @@
+"""Where in the original program a PTX line comes from: ``.file`` and ``.loc`` (PTX ISA, "Debugging
+Directives").
+
+A ``.loc`` counts for the instructions below it, up to the next one or the end of the function. The
+text is a tenant's: whatever it holds, this finds a place or none.
+"""
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from vgpu_sim.hal.ports import FaultSite
+
+_MOST_CHARACTERS: Final = 400
+_COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+_FILE: Final = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
+_LOC: Final = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(.*)")
+_INLINED: Final = re.compile(r"inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})")
+_FUNCTION: Final = re.compile(r"\s*(?:\.(?:visible|extern|weak|common)\s+)?\.(?:entry|func)\b")
+
+
+def located(site: FaultSite, ptx: str) -> FaultSite:
+    """Return ``site`` with its PTX line's text, and its place in the original program."""
+    if site.ptx_line <= 0 or not ptx:
+        return site
+    if "/*" in ptx:
+        ptx = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), ptx)
+    lines = ptx.split("\n", site.ptx_line)
+    if len(lines) < site.ptx_line:
+        return site
+    text = _printable(" ".join(lines[site.ptx_line - 1][:_MOST_CHARACTERS].split()))
+    return replace(site, text=text, source=_source(lines[: site.ptx_line - 1], ptx))
+
+
+def _source(above: list[str], ptx: str) -> str:
+    for line in reversed(above):
+        if found := _LOC.match(line):
+            return _place(found, dict(_FILE.findall(ptx)))
+        if _FUNCTION.match(line):
+            break
+    return ""
+
+
+def _place(found: re.Match[str], files: dict[str, str]) -> str:
+    file, line, column, more = found.groups()
+    place = _named(file, line, column, files)
+    inlined = _INLINED.search(more)
+    if place and inlined:
+        place += f", inlined at {_named(*inlined.groups(), files)}"
+    return place
+
+
+def _named(file: str, line: str, column: str, files: dict[str, str]) -> str:
+    """Return ``name:line:column``; column 0 says nothing, line 0 that there is no place."""
+    if int(line) == 0:
+        return ""
+    name = _printable(files.get(file, f"file {file}"))
+    return f"{name}:{int(line)}" + (f":{int(column)}" if int(column) else "")
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else "?" for one in text)
