@@ -14,6 +14,7 @@ from vgpu_sim.isa import Diagnostic, Function, Module, Refused, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
 
+_MOST_ERRORS = 20  # of a file that is not PTX
 _CC = re.compile(r"([0-9]{1,3})\.([0-9])")
 _BLOCK = re.compile(r"([0-9]{1,4})(?:,([0-9]{1,4})(?:,([0-9]{1,4}))?)?")
 DEFAULT_BLOCK = (256, 1, 1)
@@ -110,8 +111,12 @@ def _check(file: str, cc: tuple[int, int] | None, backend: str) -> Verdict:
         click.echo(error.message, err=True)
         return Verdict.NOT_PTX
     except compiler.PtxError as error:
-        click.echo(error.log(), nl=False)
+        found = error.diagnostics
         verdict = verdict_of(error)
+        shown = _MOST_ERRORS if verdict is Verdict.NOT_PTX else len(found)
+        click.echo(compiler.render(found[:shown], error.name), nl=False)
+        if len(found) > shown:
+            click.echo(f"and {len(found) - shown} more")
         click.echo(f"{file}: {_summary(error)}")
         return verdict
     refused = (*module.refused, *refused_by(backend, module))

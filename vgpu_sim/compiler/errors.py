@@ -81,19 +81,27 @@ class InvalidPtxError(PtxError):
 
 
 class PtxSyntaxError(InvalidPtxError):
-    """The text does not follow PTX's grammar; parsing stops at the first such place."""
+    """The text does not follow PTX's grammar: the first such place, and ``others`` behind it."""
 
     def __init__(
-        self, line: int, column: int, message: str, name: str = "<ptx>", text: str = ""
+        self,
+        line: int,
+        column: int,
+        message: str,
+        name: str = "<ptx>",
+        text: str = "",
+        others: tuple[Diagnostic, ...] = (),
     ) -> None:
         self.line = line
         self.column = column
         self.message = message
         self.text = text
-        super().__init__([Diagnostic(line, column, message, text)], name)
+        self.others = others
+        super().__init__([Diagnostic(line, column, message, text), *others], name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.line, self.column, self.message, self.name, self.text)
+        found = self.line, self.column, self.message, self.name, self.text, self.others
+        return type(self), found
 
 
 class UnsupportedPtxError(PtxError):

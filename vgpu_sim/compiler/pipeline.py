@@ -7,7 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vgpu_sim.compiler import allocation, expansion, legality, system_calls, target
-from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError, UnsupportedPtxError
+from vgpu_sim.compiler.errors import (
+    Diagnostic,
+    InvalidPtxError,
+    PtxError,
+    PtxSyntaxError,
+    UnsupportedPtxError,
+)
 from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.ptx import decode, parse, tree
 from vgpu_sim.compiler.source_lines import SourceLines
@@ -33,10 +39,11 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A named step."""
+    """A named step; ``needs_module``: from what lowering has made, not from the syntax alone."""
 
     name: str
     run: Callable[[Compilation], Compilation]
+    needs_module: bool = False
 
 
 Observer = Callable[[str, Compilation], None]
@@ -46,16 +53,17 @@ def _parse(compilation: Compilation) -> Compilation:
     try:
         return replace(compilation, syntax=parse(compilation.source))
     except PtxSyntaxError as error:
-        text = _line(compilation.source, error.line)
+        lines = SourceLines(compilation.source)
+        others = tuple(replace(one, text=_line(lines, one.line)) for one in error.others)
+        text = _line(lines, error.line)
         raise PtxSyntaxError(
-            error.line, error.column, error.message, compilation.name, text
+            error.line, error.column, error.message, compilation.name, text, others
         ) from error
 
 
-def _line(source: str, line: int) -> str:
+def _line(lines: SourceLines, line: int) -> str:
     """Return a line of the source fit for a terminal; nothing for line 0, the whole file."""
-    shown = SourceLines(source).text(line, _MAX_SHOWN_CHARACTERS)
-    text = " ".join(shown.split())
+    text = " ".join(lines.text(line, _MAX_SHOWN_CHARACTERS).split())
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -96,7 +104,7 @@ STAGES: tuple[Stage, ...] = (
     Stage("legality", _check_instructions),
     Stage("lower", _lower),
     Stage("operands", _check_operands),  # last: what lowering says of an operand is more exact
-    Stage("allocate", _allocate),
+    Stage("allocate", _allocate, needs_module=True),
 )
 """PTX text to a module, in order."""
 
@@ -109,11 +117,34 @@ def run(
     Raises:
         PtxError: from the stage that finds something.
     """
-    for stage in stages:
-        compilation = stage.run(compilation)
+    for place, stage in enumerate(stages):
+        try:
+            compilation = stage.run(compilation)
+        except InvalidPtxError as error:
+            if compilation.syntax is None or isinstance(error, PtxSyntaxError):
+                raise  # there is no syntax to look further in
+            raise _with_later(error, compilation, stages[place + 1 :]) from error
         if observe is not None:
             observe(stage.name, compilation)
     return compilation
+
+
+def _with_later(
+    error: InvalidPtxError, compilation: Compilation, stages: Sequence[Stage]
+) -> InvalidPtxError:
+    """Return an error with what later stages find in other lines of the same syntax tree."""
+    found = list(error.diagnostics)
+    for stage in stages:
+        if stage.needs_module:
+            break
+        try:
+            stage.run(compilation)
+        except InvalidPtxError as another:
+            known = {one.line for one in found}
+            found += [one for one in another.diagnostics if one.line not in known]
+        except PtxError:
+            continue
+    return InvalidPtxError(sorted(found, key=lambda one: (one.line, one.column)), error.name)
 
 
 def _syntax(compilation: Compilation) -> tree.Module:

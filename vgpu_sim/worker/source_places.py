@@ -46,7 +46,8 @@ def _place(found: re.Match[str], files: dict[str, str]) -> str:
     place = _named(file, line, column, files)
     inlined = _INLINED.search(more)
     if place and inlined:
-        place += f", inlined at {_named(*inlined.groups(), files)}"
+        file, line, column = inlined.groups()
+        place += f", inlined at {_named(file, line, column, files)}"
     return place
 
 

@@ -11,7 +11,7 @@ _MAX_SHOWN_CHARACTERS = 40
 class Cursor:
     """Reads tokens in order. ``current`` is the next one; it is never past the END token."""
 
-    __slots__ = ("_following", "_take", "current", "depth", "version")
+    __slots__ = ("_following", "_take", "current", "depth", "errors", "version")
 
     def __init__(self, tokens: Iterator[Token]) -> None:
         self._take = tokens.__next__
@@ -20,6 +20,7 @@ class Cursor:
         # Kept here because all parsers share them.
         self.depth = 0  # of nested expressions
         self.version = (0, 0)  # of the file, once its first line has been read
+        self.errors: list[PtxSyntaxError] = []  # of statements that were passed over
 
     def peek(self) -> Token:
         """Return the token behind the current one (END when there is none)."""

@@ -21,6 +21,7 @@ from vgpu_sim.compiler.ptx.declarations import (
 )
 from vgpu_sim.compiler.ptx.functions import parse_directives
 from vgpu_sim.compiler.ptx.lexer import START, Kind, Place, tokenize
+from vgpu_sim.compiler.ptx.recovery import all_errors, pass_item
 from vgpu_sim.compiler.ptx.statements import parse_body, parse_pragma
 
 _ADDRESS_SIZES = (32, 64)
@@ -53,14 +54,20 @@ def parse(source: str | bytes, place: Place = START) -> tree.Module:
     """Parse a PTX file; ``place`` is where it begins in a text of several.
 
     Raises:
-        PtxSyntaxError: at the first place that is not PTX. Nothing else is raised, whatever the
-            input.
+        PtxSyntaxError: with each statement that is not PTX, at the place of the first. Nothing else
+            is raised, whatever the input.
     """
     cursor = Cursor(tokenize(decode(source), place))
     cursor.version = _parse_version(cursor)
     contents = _Contents()
-    while cursor.current.kind is not Kind.END:
-        _parse_item(cursor, contents)
+    try:
+        _parse_items(cursor, contents)
+    except StopIteration:  # behind what is no token, where no others are found
+        pass
+    except PtxSyntaxError as error:
+        raise all_errors(cursor, error) from error
+    if cursor.errors:
+        raise all_errors(cursor)
     if not contents.targets:
         raise cursor.error("expected a '.target' directive")
     return tree.Module(
@@ -74,6 +81,15 @@ def parse(source: str | bytes, place: Place = START) -> tree.Module:
         sections=tuple(contents.sections),
         pragmas=tuple(contents.pragmas),
     )
+
+
+def _parse_items(cursor: Cursor, contents: _Contents) -> None:
+    while cursor.current.kind is not Kind.END:
+        start = cursor.current
+        try:
+            _parse_item(cursor, contents)
+        except PtxSyntaxError as error:
+            pass_item(cursor, start, error)
 
 
 def _parse_version(cursor: Cursor) -> tuple[int, int]:

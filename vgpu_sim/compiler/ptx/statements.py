@@ -17,13 +17,14 @@ from vgpu_sim.compiler.ptx.declarations import (
 from vgpu_sim.compiler.ptx.functions import parse_directives
 from vgpu_sim.compiler.ptx.lexer import Kind, Token
 from vgpu_sim.compiler.ptx.operands import parse_arguments, parse_operand
+from vgpu_sim.compiler.ptx.recovery import pass_statement
 
 
 def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
-    """Parse ``{ statements }``.
+    """Parse ``{ statements }``; errors in statements are left in ``cursor.errors``.
 
     Raises:
-        PtxSyntaxError: where a statement is malformed or scopes nest too deep.
+        PtxSyntaxError: where scopes nest too deep, or the file ends.
     """
     start = cursor.expect("{")
     if depth >= limits.MAX_BLOCK_DEPTH:
@@ -33,7 +34,11 @@ def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
         if cursor.at("{"):
             statements.append(parse_body(cursor, depth + 1))
         elif not cursor.accept(";"):  # empty statements come from inline assembly
-            _parse_statement(cursor, statements)
+            token = cursor.current
+            try:
+                _parse_statement(cursor, statements)
+            except PtxSyntaxError as error:
+                pass_statement(cursor, token, error)
     cursor.expect("}")
     return tree.Block(start.line, start.column, tuple(statements))
 

@@ -255,10 +255,13 @@ class _Search:
                 return [None if chosen is None else values[0] if chosen else values[1]]
             case Op.SETP:
                 return self._compared(word, instruction, values)
+            case _:
+                pass
         function = self._function(word, instruction)
-        if function is None or instruction.saturate or len(unknown) != 1 or None in values:
+        known = [value for value in values if value is not None]
+        if function is None or instruction.saturate or len(unknown) != 1:
             return unknown
-        return [function(*values)]
+        return [function(*known)] if len(known) == len(values) else unknown
 
     def _function(self, word: int, instruction: Instruction) -> Callable[..., int] | None:
         if word not in self._functions:

@@ -1,0 +1,97 @@
+"""What a parser does after an error: goes on behind the statement, so that one run finds them all.
+
+A statement ends at its semicolon. Where that is missing, the next one begins on a later line. What
+is found is only ever reported: a file with an error has no syntax tree.
+"""
+
+from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError
+from vgpu_sim.compiler.ptx.cursor import Cursor
+from vgpu_sim.compiler.ptx.lexer import Kind, Token
+
+MAX_ERRORS = 1000
+_BEHIND_OPERANDS = frozenset({",", ";"})
+_MODULE_WORDS = frozenset(
+    {
+        *(".visible", ".extern", ".weak", ".common", ".entry", ".func", ".global", ".const"),
+        *(".file", ".section", ".alias", ".pragma"),
+    }
+)
+
+
+def pass_statement(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
+    """Record an error in the statement that began at ``start``, and go on behind that.
+
+    Raises:
+        PtxSyntaxError: where the file ends, or too much was found.
+    """
+    _record(cursor, error)
+    if _may_begin(cursor.current) and cursor.current.line > start.line:
+        return  # the semicolon is missing
+    depth = 0
+    while cursor.current.kind is not Kind.END:
+        if cursor.at("{"):
+            depth += 1
+        elif cursor.at("}"):
+            # Of a vector operand, or of the body, which the caller is to see.
+            if depth == 0 and cursor.peek().text not in _BEHIND_OPERANDS:
+                return
+            depth = max(0, depth - 1)
+        elif cursor.at(";") and depth == 0:
+            cursor.advance()
+            return
+        cursor.advance()
+    raise error
+
+
+def pass_item(cursor: Cursor, start: Token, error: PtxSyntaxError) -> None:
+    """Record an error outside of function bodies, and go on behind the declaration or function.
+
+    Raises:
+        PtxSyntaxError: as ``pass_statement``.
+    """
+    _record(cursor, error)
+    depth = 0
+    while cursor.current.kind is not Kind.END:
+        if depth == 0 and cursor.current is not start and _begins_item(cursor.current, start):
+            return
+        if cursor.at("{"):
+            depth += 1
+        elif cursor.at("}"):
+            depth -= 1
+        ends = cursor.at(";") if depth == 0 else False
+        ends |= cursor.at("}") and depth <= 0
+        cursor.advance()
+        if ends:
+            return
+
+
+def all_errors(cursor: Cursor, last: PtxSyntaxError | None = None) -> PtxSyntaxError:
+    """Return everything that was found as one error, which says where the first one is.
+
+    ``last`` is what ended the search, where anything did.
+    """
+    found = list(cursor.errors)
+    if last is not None and last not in found:
+        found.append(last)
+    first, *others = found
+    more = tuple(Diagnostic(one.line, one.column, one.message) for one in others)
+    return PtxSyntaxError(first.line, first.column, first.message, others=more)
+
+
+def _record(cursor: Cursor, error: PtxSyntaxError) -> None:
+    if len(cursor.errors) > MAX_ERRORS:
+        raise error
+    if not cursor.errors or error is not cursor.errors[-1]:
+        cursor.errors.append(error)
+    if len(cursor.errors) == MAX_ERRORS:
+        message = "too many errors: the rest is not read"
+        cursor.errors.append(PtxSyntaxError(error.line, error.column, message))
+        raise error
+
+
+def _may_begin(token: Token) -> bool:
+    return token.kind in (Kind.NAME, Kind.DOTTED) or token.text in ("@", "}", "{")
+
+
+def _begins_item(token: Token, start: Token) -> bool:
+    return token.kind is Kind.DOTTED and token.text in _MODULE_WORDS and token.line > start.line
