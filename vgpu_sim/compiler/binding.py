@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from vgpu_sim.compiler.allocation import REGISTER_FILE_SLOTS
-from vgpu_sim.compiler.lower import builder, parameters, program, variables
+from vgpu_sim.compiler.lower import builder, frames, parameters, program, variables
 from vgpu_sim.compiler.lower.families import memory
 from vgpu_sim.compiler.lower.forms import CHOICES, Form
 from vgpu_sim.compiler.lower.functions import TUNING
@@ -85,6 +85,7 @@ _MEMORY = f"""## Parameters, variables and addresses
   through a register reads there. So `isspacep.global` says yes to it, as PTX ISA does.
 - `.global` and `.const` variables of a module lie in one segment; their addresses are generic
   addresses, so `cvta` changes nothing. Alignment up to {variables.MAX_ALIGNMENT_BYTES} bytes,
+  of `.shared` and `.local` variables any (up to {frames.MAX_STACK_ALIGNMENT_BYTES} on the stack);
   `.const` up to {variables.MAX_CONST_BYTES} bytes in each bank (`.const[n]`), of which an `.extern`
   array without size is all. `.managed` and `.unified` change nothing that a kernel sees; the host
   reaches such a variable by `cuModuleGetGlobal` and copies alone. `a[3]` and `a[r + 1]` in `ld`,

@@ -56,8 +56,13 @@ class MessageType(IntEnum):
     RANGE_SHARED = 21
 
 
+LINK_REGISTERS_SHIFT: Final = 8
+
+
 class LinkFlag(IntEnum):
-    """What MODULE_LINK does with its inputs.
+    """What MODULE_LINK does with its inputs: the low bits of its flags.
+
+    From bit LINK_REGISTERS_SHIFT on stands the most registers of a thread; 0: there is no limit.
 
     They are, each: u32 bytes of the name, u32 zero, u64 bytes of the image, name, image. On failure
     the descriptor holds a module table with a log; a check that finds nothing sends no container.

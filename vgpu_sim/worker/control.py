@@ -162,12 +162,15 @@ class Control:
         payload = request.payload_as(messages.ModuleLoad)
         descriptor = request.descriptor
         assert descriptor is not None  # the wire has checked it
-        check_only = payload.flags == messages.LinkFlag.CHECK
+        registers, flag = divmod(payload.flags, 1 << messages.LINK_REGISTERS_SHIFT)
+        check_only = flag == messages.LinkFlag.CHECK
         try:
             if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
                 raise ImageError(CudaError.INVALID_IMAGE, "the inputs' size is out of range\n")
             data = memory.read_exactly(descriptor, payload.image_bytes)
-            linked = links.link(data, self._config.capability, check_only=check_only)
+            linked = links.link(
+                data, self._config.capability, check_only=check_only, max_registers=registers
+            )
         except ImageError as err:
             self._reply_table(request, err.status, 0, module_table.log_only(err.log))
         except (OSError, ValueError) as err:

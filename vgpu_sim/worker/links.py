@@ -2,20 +2,25 @@
 
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.compiler import linking
 from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.isa import container
+from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.images import MAX_LOG_BYTES, ImageError
 
 _HEAD: Final = struct.Struct("<IIQ")  # bytes of the name, zero, bytes of the image
 
 
-def link(data: bytes, capability: tuple[int, int], *, check_only: bool) -> bytes:
+def link(
+    data: bytes, capability: tuple[int, int], *, check_only: bool, max_registers: int = 0
+) -> bytes:
     """Link the inputs of a MODULE_LINK message; return the container, nothing for a check.
+
+    ``max_registers`` is what kernels are said to need at most, where it is not 0.
 
     Raises:
         ImageError: 200 where a name is missing or defined twice, or an input is damaged; 209 for
@@ -27,11 +32,22 @@ def link(data: bytes, capability: tuple[int, int], *, check_only: bool) -> bytes
             for one in inputs:
                 linking.check(one, capability)
             return b""
-        return container.encode(linking.link(inputs, capability))
+        module = linking.link(inputs, capability)
+        return container.encode(_limited(module, max_registers) if max_registers else module)
     except PtxError as err:
         raise ImageError(_status(err), err.log(MAX_LOG_BYTES)) from err
     except IsaError as err:
         raise ImageError(CudaError.INVALID_IMAGE, f"the linked module: {err}\n") from err
+
+
+def _limited(module: Module, max_registers: int) -> Module:
+    """Return a module whose kernels have so many registers at most, as ptxas makes them."""
+
+    def limited(function: Function) -> Function:
+        peak = min(function.physical.peak_registers, max_registers)
+        return replace(function, physical=replace(function.physical, peak_registers=peak))
+
+    return replace(module, functions=tuple(map(limited, module.functions)))
 
 
 def _status(error: PtxError) -> CudaError:

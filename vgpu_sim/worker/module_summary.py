@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vgpu_sim.isa import Function, Module, has_stack
+from vgpu_sim.isa import Function, Module, Space, has_stack
 from vgpu_sim.worker import pipes
 from vgpu_sim.worker.pipes import PIPES
 
@@ -43,12 +43,18 @@ class RefusedSummary:
 
 @dataclass(frozen=True, slots=True)
 class ModuleSummary:
-    """A module; ``variables`` are (name, offset in the segment, size)."""
+    """A module; ``variables`` are (name, offset in the segment, size).
+
+    ``const_bytes`` is what its constant memory takes, ``segment_align`` what divides the address of
+    its segment.
+    """
 
     functions: tuple[FunctionSummary, ...]
     variables: tuple[tuple[str, int, int], ...]
     segment_bytes: int
     ptx_version: tuple[int, int]
+    const_bytes: int = 0
+    segment_align: int = 1
     refused: tuple[RefusedSummary, ...] = ()
 
     def log(self, max_bytes: int) -> str:
@@ -82,6 +88,8 @@ class ModuleSummary:
                 variables=tuple((name, at, size) for name, at, size in document["variables"]),
                 segment_bytes=document["segment_bytes"],
                 ptx_version=(document["ptx_version"][0], document["ptx_version"][1]),
+                const_bytes=document["const_bytes"],
+                segment_align=document["segment_align"],
                 refused=tuple(RefusedSummary(**one) for one in document["refused"]),
             )
         except (KeyError, TypeError, IndexError) as err:
@@ -101,8 +109,19 @@ def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> Modul
         variables=tuple((v.name, v.offset, v.size) for v in module.variables),
         segment_bytes=module.segment_bytes,
         ptx_version=module.ptx_version,
+        const_bytes=_const_bytes(module),
+        segment_align=max((variable.align for variable in module.variables), default=1),
         refused=refused,
     )
+
+
+def _const_bytes(module: Module) -> int:
+    """Return the size of a module's constant bank, which all of its kernels have as a whole."""
+    end = 0
+    for variable in module.variables:
+        if variable.space is Space.CONST:
+            end = -(-end // variable.align) * variable.align + variable.size
+    return end
 
 
 def _summarise_function(function: Function, parameter_image: int | None) -> FunctionSummary:

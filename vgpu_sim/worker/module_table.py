@@ -54,6 +54,7 @@ def of_module(
         record.parameter_first = len(parameters)
         record.kernel = kernels[function.name]
         record.ptx_version = _version(module.ptx_version)
+        record.const_bytes = module.const_bytes
         record.binary_version = _version(capability)
         functions.append(record)
         parameters += [messages.ParameterRecord(*parameter) for parameter in function.parameters]

@@ -56,7 +56,7 @@ class Segments:
             return Segment(self._begin, 0)
         if self._channel is None:
             raise OutOfBudgetError("nobody gives memory for module variables")
-        segment = Segment(self._find_room(size), size)
+        segment = Segment(self._find_room(size, image.summary.segment_align), size)
         reserve(self._channel, size)
         try:
             self._back(segment, image.decode())
@@ -75,12 +75,12 @@ class Segments:
         self._live.remove(segment)
         self._channel.release(segment.size)
 
-    def _find_room(self, size: int) -> int:
+    def _find_room(self, size: int, align: int) -> int:
         at = self._begin
         for live in self._live:
             if live.offset - at >= size:
                 return at
-            at = live.offset + live.size
+            at = -(-(live.offset + live.size) // align) * align
         if at + size > self._begin + MODULE_BYTES_PER_CONTEXT:
             raise OutOfBudgetError(f"{size} bytes of module variables do not fit the context")
         return at

@@ -413,7 +413,6 @@ def test_parameters_have_names_of_their_own() -> None:
         (".extern .global .u32 a;", UnsupportedPtxError, ".extern variable 'a'"),
         (".shared .u32 a = 1;", InvalidPtxError, "a shared variable has no initial value"),
         (".shared .u32 a[];", InvalidPtxError, "a shared array has a size, or is .extern"),
-        (".shared .align 2048 .u32 a;", UnsupportedPtxError, "alignment of more than 1024"),
         (".extern .shared .u32 a[4];", UnsupportedPtxError, "a shared variable of another module"),
         (".shared .u32 a; .global .u32 a;", InvalidPtxError, "declared twice"),
         (
@@ -421,7 +420,7 @@ def test_parameters_have_names_of_their_own() -> None:
             InvalidPtxError,
             ".managed is for .global variables",
         ),
-        (".global .align 1024 .u32 a;", UnsupportedPtxError, "alignment of more than 512"),
+        (".global .align 2097152 .u32 a;", UnsupportedPtxError, "alignment of more than 1048576"),
         (".global .b8 a[0x1000000001];", UnsupportedPtxError, "bytes of variables"),
         (".global .texref a;", UnsupportedPtxError, ".texref"),
         (".global .u32 a<4>;", UnsupportedPtxError, "numbered family"),

@@ -13,7 +13,7 @@ from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD
 from vgpu_sim.isa import Register, Symbol
 
-MAX_ALIGNMENT_BYTES = 128  # local memory begins at address 0, so any would do
+MAX_STACK_ALIGNMENT_BYTES = 128  # elsewhere any will do: local memory begins at address 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,8 +67,6 @@ def extent(declared: tree.Variable) -> tuple[int, int]:
         raise Invalid(f"a {declared.space.value} variable cannot be .extern", declared)
     element = element_bytes(declared)
     align = declared.align or element
-    if align > MAX_ALIGNMENT_BYTES:
-        raise Unsupported(f"an alignment of more than {MAX_ALIGNMENT_BYTES} bytes", declared)
     sizes = [size for size in declared.dimensions if size]
     if len(sizes) != len(declared.dimensions):
         raise Invalid("an array has a size", declared)

@@ -1,10 +1,11 @@
 """The last of a kernel's code: where its local variables lie, and what is left of jumps."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
-from vgpu_sim.compiler.lower.findings import Invalid
-from vgpu_sim.compiler.lower.frames import Frame, LocalVariable
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.frames import MAX_STACK_ALIGNMENT_BYTES, Frame, LocalVariable
 from vgpu_sim.compiler.lower.program import Program
 from vgpu_sim.compiler.lower.promotion import promote, symbol_of_access
 from vgpu_sim.compiler.lower.saves import expand_saves
@@ -12,6 +13,7 @@ from vgpu_sim.compiler.lower.stack import ALIGNMENT_BYTES, STACK_SYMBOL
 from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import DataType, Instruction, Literal, Op, Register, Symbol
 
+_LONGEST_VECTOR_BYTES = 128
 UNSIGNED_TYPES = {32: DataType.U32, 64: DataType.U64}
 
 
@@ -52,6 +54,7 @@ def link(builder: Builder, program: Program) -> int:
         else:
             relative: dict[str, int] = {}
             size = _place(frame, 0, named, relative)
+            _check_alignment(frame, relative)
             places.relative.update({name: (frame.pointer, at) for name, at in relative.items()})
             places.sizes[frame.name] = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     begin = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
@@ -73,6 +76,19 @@ def link(builder: Builder, program: Program) -> int:
     return begin if stack.used else end
 
 
+def _check_alignment(frame: Frame, placed: Collection[str]) -> None:
+    """Refuse what the stack cannot align.
+
+    Raises:
+        Unsupported: for a variable on the stack with too large an alignment.
+    """
+    for variable in _variables(frame):
+        if variable.name in placed and variable.align > MAX_STACK_ALIGNMENT_BYTES:
+            raise Unsupported(
+                f"an alignment of more than {MAX_STACK_ALIGNMENT_BYTES} bytes on the stack"
+            )
+
+
 def _variables(frame: Frame) -> list[LocalVariable]:
     found, pending = [], [frame]
     while pending:
@@ -90,7 +106,8 @@ def _place(frame: Frame, start: int, named: set[str], places: dict[str, int]) ->
             offset = -(-end // variable.align) * variable.align
             places[variable.name] = offset
             # A vector may end behind the variable that it begins in, as far as that is aligned.
-            end = offset + -(-variable.size // variable.align) * variable.align
+            whole = min(variable.align, _LONGEST_VECTOR_BYTES)
+            end = offset + -(-variable.size // whole) * whole
     return max([end, *(_place(inner, end, named, places) for inner in frame.inner)])
 
 

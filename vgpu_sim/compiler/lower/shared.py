@@ -14,8 +14,6 @@ from vgpu_sim.compiler.lower.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_SHARED_BYTES_PER_BLOCK
 
-MAX_ALIGNMENT_BYTES = 1024  # shared memory begins at address 0, so any would do
-
 
 @dataclass(frozen=True, slots=True)
 class SharedVariable:
@@ -87,9 +85,7 @@ def extent(declared: tree.Variable) -> tuple[int | None, int]:
     if declared.initial is not None:
         raise Invalid("a shared variable has no initial value", declared)
     element = element_bytes(declared)
-    align = declared.align or element
-    if align > MAX_ALIGNMENT_BYTES:
-        raise Unsupported(f"an alignment of more than {MAX_ALIGNMENT_BYTES} bytes", declared)
+    align = declared.align or element  # shared memory begins at address 0, so any will do
     if declared.linkage is tree.Linkage.EXTERN:
         if not declared.dimensions or declared.dimensions[0] is not None:
             raise Unsupported(f"a shared variable of another module, {declared.name!r},", declared)

@@ -14,7 +14,8 @@ from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Function, Relocation, Space, Variable
 
-MAX_ALIGNMENT_BYTES = 512  # what every device allocation has, so the segment has it too
+MAX_ALIGNMENT_BYTES = 1 << 20  # the segment is aligned to the most that a variable asks for
+_LEAST_ALIGNMENT_BYTES = 512  # that any segment has
 IMAGE_ALIGNMENT_BYTES = 64  # what tensor maps ask for, the most that parameters need in practice
 MAX_SEGMENT_BYTES = 1 << 36
 MAX_INITIAL_BYTES = 1 << 26  # of all variables: padding must not be a way to exhaust memory
@@ -104,7 +105,7 @@ def parameter_images(functions: Iterable[Function], end: int) -> Iterator[Variab
         if not function.parameter_image:
             continue
         align = max([IMAGE_ALIGNMENT_BYTES, *(p.align for p in function.parameters)])
-        align = min(align, MAX_ALIGNMENT_BYTES)
+        align = min(align, _LEAST_ALIGNMENT_BYTES)
         offset = -(-end // align) * align
         size = function.parameter_bytes
         yield Variable(function.parameter_image, Space.GLOBAL, align, size, offset)
@@ -192,11 +193,11 @@ def _add_bank(segment: Segment, declared: tree.Variable) -> None:
         raise Invalid("an .extern variable of a bank is an array without size", declared)
     offset = segment.banks.get(declared.bank)
     if offset is None:
-        offset = -(-segment.end // MAX_ALIGNMENT_BYTES) * MAX_ALIGNMENT_BYTES
+        offset = -(-segment.end // _LEAST_ALIGNMENT_BYTES) * _LEAST_ALIGNMENT_BYTES
         segment.banks[declared.bank] = offset
         segment.end = offset + MAX_CONST_BYTES
     segment.variables[declared.name] = Variable(
-        declared.name, Space.CONST, MAX_ALIGNMENT_BYTES, MAX_CONST_BYTES, offset
+        declared.name, Space.CONST, _LEAST_ALIGNMENT_BYTES, MAX_CONST_BYTES, offset
     )
 
 

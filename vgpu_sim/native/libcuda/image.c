@@ -14,6 +14,9 @@ static const char container_magic[8] = "\x89TISA\r\n\x1a";
 /* What tsr_image_measure looks at lies in here. */
 enum { CONTAINER_SIZE_OFFSET = 32, IMAGE_PADDING_BYTES = 64 };
 
+/* As ptxas adjusts a limit for sm_70 and later, and the most that a thread has. */
+enum { FEWEST_REGISTERS = 24, MOST_REGISTERS = 255 };
+
 /* What toolkits make for hardware. */
 static const unsigned char elf_magic[4] = {0x7f, 'E', 'L', 'F'};
 enum { ELF_MACHINE_OFFSET = 18, ELF_VERSION_OFFSET = 6, MACHINE_CUDA = 190 };
@@ -92,7 +95,12 @@ void tsr_log_buffers_read(struct tsr_log_buffers *buffers, unsigned count,
                           const CUjit_option *options, void **values) {
   *buffers = (struct tsr_log_buffers){0};
   for (unsigned i = 0; i < count; i++) {
+    const unsigned number = (unsigned)(uintptr_t)values[i];
     switch (options[i]) {
+      case CU_JIT_MAX_REGISTERS:
+        buffers->max_registers = number <= MOST_REGISTERS ? number : 0;
+        if (number > 0 && number < FEWEST_REGISTERS) buffers->max_registers = FEWEST_REGISTERS;
+        break;
       case CU_JIT_ERROR_LOG_BUFFER:
         buffers->error = values[i];
         break;
@@ -107,7 +115,7 @@ void tsr_log_buffers_read(struct tsr_log_buffers *buffers, unsigned count,
         buffers->info_bytes = (unsigned)(uintptr_t)values[i];
         buffers->info_bytes_out = &values[i];
         break;
-      default: /* register limits, optimisation levels, line information: advice to a compiler */
+      default: /* optimisation levels, line information: advice to a compiler */
         break;
     }
   }

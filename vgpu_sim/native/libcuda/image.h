@@ -3,11 +3,14 @@
 #define TSR_IMAGE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "driver_types.h"
 
-/* Where a loader's messages go: the caller's buffers of CU_JIT_..._LOG_BUFFER. */
+/* What a loader's options say: the caller's buffers of CU_JIT_..._LOG_BUFFER, for messages, and
+ * CU_JIT_MAX_REGISTERS, the most registers of a thread; 0: as many as there are. */
 struct tsr_log_buffers {
+  uint32_t max_registers;
   char *error, *info;
   size_t error_bytes, info_bytes;
   void **error_bytes_out, **info_bytes_out; /* entries of the option values to be updated */

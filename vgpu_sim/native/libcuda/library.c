@@ -41,7 +41,10 @@ static CUresult load_in(struct tsr_library *library, struct tsr_context *context
   begin_use(library);
   library->loading[index] = true;
   pthread_mutex_unlock(&tsr_module_lock);
-  CUresult result = tsr_module_fetch(context, library->image, library->image_bytes, logs, &module);
+  struct tsr_log_buffers options = *logs;
+  options.max_registers = library->max_registers;
+  CUresult result =
+      tsr_module_fetch(context, library->image, library->image_bytes, &options, &module);
   pthread_mutex_lock(&tsr_module_lock);
   if (result == CUDA_SUCCESS) result = adopt(library, module);
   library->loading[index] = false;
@@ -126,6 +129,7 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   }
   struct tsr_library *created = new_library(code, bytes);
   if (!created) return CUDA_ERROR_OUT_OF_MEMORY;
+  created->max_registers = logs.max_registers;
   /* With a current context the program learns now what is wrong with its image. */
   CUresult why;
   struct tsr_context *context = tsr_context_current(&why);

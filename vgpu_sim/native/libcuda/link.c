@@ -39,7 +39,9 @@ static CUresult ask(struct tsr_link *link, const void *inputs, size_t size, uint
   const int fd = tsr_memory_file(inputs, size);
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   struct tsr_reply reply;
-  const tessera_module_load load = {.image_bytes = size, .flags = flag};
+  const tessera_module_load load = {
+      .image_bytes = size,
+      .flags = flag | link->logs->max_registers << TESSERA_LINK_REGISTERS_SHIFT};
   CUresult result =
       tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_LINK, &load, sizeof load, fd, &reply);
   close(fd);

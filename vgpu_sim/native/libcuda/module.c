@@ -49,6 +49,8 @@ static CUresult adopt(struct tsr_module *module) {
     function->context = module->context;
     function->context_handle = module->context_handle;
     function->record = table->functions[i];
+    if (module->max_registers && function->record.registers > module->max_registers)
+      function->record.registers = module->max_registers;
     function->name = (const char *)table->data + function->record.name_offset;
     function->parameters = table->parameters + function->record.parameter_first;
     function->dynamic_shared_limit = tsr_function_shared_limit(
@@ -120,6 +122,7 @@ CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t
   module->context = context;
   module->context_handle = context_handle;
   module->remote = loaded.module;
+  module->max_registers = logs->max_registers;
   CUdeviceptr area;
   if (tsr_module_variable(module, "tessera.area", &area, NULL) == CUDA_SUCCESS)
     result = tsr_system_area_tell(context, area);

@@ -154,6 +154,7 @@ struct tsr_module {
   uint64_t remote;           /* the worker's handle */
   struct tsr_module *next;   /* of the same context */
   struct tsr_library *library; /* that owns it, or NULL */
+  uint32_t max_registers;      /* of its kernels' threads, where that was asked for; else 0 */
   struct tsr_table table;
   struct tsr_function **functions; /* in the table's order */
   bool *told; /* of each refused record: its reasons have been logged */
@@ -175,6 +176,7 @@ struct tsr_library {
   struct tsr_object object;
   uint8_t *image; /* kept: contexts load it when they first use it */
   size_t image_bytes;
+  uint32_t max_registers; /* as of a module */
   /* By context index; under tsr_module_lock. */
   struct tsr_module *modules[TESSERA_MAX_CONTEXTS];
   bool loading[TESSERA_MAX_CONTEXTS]; /* a thread makes that module, without the lock */

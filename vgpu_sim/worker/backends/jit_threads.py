@@ -15,7 +15,13 @@ from typing import Final
 from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.transfer import operand_widths
 from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.address_map import GPU_WINDOW_BYTES, LOCAL_OFFSET, SHARED_OFFSET
+from vgpu_sim.hal.address_map import (
+    APERTURE_BYTES,
+    CLAMP_BOUND_BYTES,
+    GPU_WINDOW_BYTES,
+    LOCAL_OFFSET,
+    SHARED_OFFSET,
+)
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.hal.ports import FaultedLaunch, NativeFault
 from vgpu_sim.isa import (
@@ -62,7 +68,8 @@ def find(
 ) -> Found | None:
     """Return a thread of the faulting block that faults at one of ``words``; None: not known.
 
-    Of several threads it is the one whose access holds the address of the fault, else the first.
+    It is the one whose access holds the address of the fault. Where native code has lost that (it
+    confines addresses, see ``jit_faults``) it is the first of those whose access may not be.
     """
     launch = fault.launch
     if launch is None:
@@ -81,7 +88,7 @@ def find(
             if search.holds(found):
                 return found
             first = first or found
-    return first
+    return first if search.address_is_lost else None
 
 
 class _Search:
@@ -109,6 +116,12 @@ class _Search:
     @property
     def late(self) -> bool:
         return time.monotonic() > self._until
+
+    @property
+    def address_is_lost(self) -> bool:
+        """Return whether native code faulted at a place that its confinement led to."""
+        offset = self._fault.address - self._fault.aperture_base
+        return not self._fault.shared and not 0 <= offset < APERTURE_BYTES - CLAMP_BOUND_BYTES
 
     def holds(self, found: Found) -> bool:
         """Return whether an access has the byte at which native code faulted; traps have none."""
@@ -273,8 +286,8 @@ class _Search:
         a, b = values[:2]
         if function is None or a is None or b is None:
             return [None] * len(instruction.dsts)
-        holds = function(a, b)
-        both: list[Known] = [holds, 1 - holds][: len(instruction.dsts)]
+        holds: Known = function(a, b)
+        both = [holds, int(not holds)][: len(instruction.dsts)]
         if instruction.combine is BoolOp.NONE:
             return both
         with_ = values[2]

@@ -1,0 +1,195 @@
+"""Where a fault is said to be: the source line of a PTX line, and the thread of native code."""
+
+import ctypes
+import struct
+
+import pytest
+
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.hal.abi import MESSAGE_BYTES, PTX_TEXT_BYTES, FaultKind
+from vgpu_sim.hal.ports import FaultedLaunch, FaultSite, NativeFault
+from vgpu_sim.isa import EFFECTS
+from vgpu_sim.worker import fault_detail, source_places
+from vgpu_sim.worker.backends import jit_threads
+
+TEXT = """.version 8.0
+.file 7 "other.cu" 1234, 99
+.visible .entry first()
+{
+  mov.u32 %r1, 1;
+  .loc 7 10 3
+  /* .loc 7 11 1
+     .loc 7 12 1 */
+  mov.u32 %r1, 2; // .loc 7 13 1
+  .loc\t1 20 0, function_name $L1, inlined_at 7 30 4
+  mov.u32 %r1, 3;
+  .loc 1 0 0
+  mov.u32 %r1, 4;
+  .loc 9 1 1
+  mov.u32 %r1, 5;
+}
+.func second()
+{
+  mov.u32 %r1, 6;
+}
+\t.file\t1 "a b.cu"
+"""
+
+
+@pytest.mark.parametrize(
+    ("statement", "source"),
+    [
+        ("1;", ""),
+        ("2;", "other.cu:10:3"),
+        ("3;", "a b.cu:20, inlined at other.cu:30:4"),
+        ("4;", ""),
+        ("5;", "file 9:1:1"),
+        ("6;", ""),
+    ],
+)
+def test_a_line_belongs_to_the_location_above_it(statement: str, source: str) -> None:
+    (line,) = (n for n, text in enumerate(TEXT.split("\n"), 1) if f"%r1, {statement}" in text)
+    found = source_places.located(FaultSite("first", line, "what"), TEXT)
+    assert found.source == source
+    assert found.text.startswith(f"mov.u32 %r1, {statement}")
+
+
+@pytest.mark.parametrize("line", [-1, 0, 100])
+def test_a_line_that_is_none_has_no_place(line: int) -> None:
+    site = FaultSite("first", line, "what")
+    assert source_places.located(site, TEXT) == site
+
+
+def test_what_a_client_reads_is_bounded_and_printable() -> None:
+    name = "\x1b[31m" + "é" * 1000
+    text = f'.file 1 "{name}"\n.loc 1 5 1\n' + "mov.u32 \x07 %r1, 1; " * 100
+    found = source_places.located(FaultSite("f", 3, "what"), text)
+    assert "\x1b" not in found.source
+    assert "\x07" not in found.text
+    detail = fault_detail.record(found, (2, 3, 4))
+    assert len(detail.source) < MESSAGE_BYTES
+    assert len(detail.text) < PTX_TEXT_BYTES
+    assert detail.source.decode().endswith("...")  # whole characters
+
+
+KERNEL = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u32 n)
+{
+    .reg .b64 %rd<6>; .reg .b32 %r<9>; .reg .pred %p<3>; .reg .f32 %f<3>;
+    .shared .b32 tile[64];
+    ld.param.u64 %rd0, [p];
+    ld.param.u32 %r0, [n];
+    mov.u32 %r1, %ctaid.x;
+    mov.u32 %r2, %ntid.x;
+    mov.u32 %r3, %tid.x;
+    mad.lo.u32 %r4, %r1, %r2, %r3;
+BODY
+OUT:
+    ret;
+}
+"""
+GUARDED = """
+    setp.ge.u32 %p1, %r4, %r0;
+    @%p1 bra OUT;
+    mul.wide.u32 %rd1, %r4, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r4;
+"""
+LOOPED = """
+    mov.u32 %r5, 0;
+AGAIN:
+    mad.lo.u32 %r6, %r5, 64, %r3;
+    mul.wide.u32 %rd1, %r6, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r4;
+    add.u32 %r5, %r5, 1;
+    setp.lt.u32 %p1, %r5, 100;
+    @%p1 bra AGAIN;
+"""
+LOADED = """
+    mul.wide.u32 %rd1, %r3, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    ld.global.u32 %r5, [%rd2];
+    mul.wide.u32 %rd3, %r5, 4;
+    add.u64 %rd4, %rd0, %rd3;
+    st.global.u32 [%rd4], %r4;
+"""
+FROM_SHARED = """
+    ld.shared.u32 %r5, [tile];
+    mul.wide.u32 %rd1, %r5, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r4;
+"""
+FROM_FLOAT = """
+    cvt.rn.f32.u32 %f1, %r3;
+    cvt.rzi.u32.f32 %r5, %f1;
+    mul.wide.u32 %rd1, %r5, 4096;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r4;
+"""
+DATA = (ctypes.c_uint32 * 64)(*range(64))
+
+
+def find(body: str, at: int | None, n: int = 64, block: int = 0, kind=FaultKind.ADDRESS, p=None):
+    """Look for the thread that touches byte ``at`` of what begins at the data."""
+    module = compile_ptx(KERNEL.replace("BODY", body), capability=(8, 0))
+    function = module.function("k")
+    begin = ctypes.addressof(DATA)
+    words = [
+        word
+        for word, one in enumerate(function.code)
+        if EFFECTS[one.op].writes and not EFFECTS[one.op].stops
+    ]
+    fault = NativeFault(
+        pc=1,
+        kind=kind,
+        address=0 if at is None else begin + at,
+        parameters=struct.pack("<QI", begin if p is None else p, n).ljust(64, b"\0"),
+        mapped=((begin, ctypes.sizeof(DATA)),),
+        aperture_base=begin - begin % (1 << 20),
+        launch=FaultedLaunch((8, 1, 1), (64, 1, 1), block, 0, 0, 16, 0),
+    )
+    found = jit_threads.find(module, function, words, fault)
+    return None if found is None else (found.thread, found.address - begin)
+
+
+def test_the_thread_is_the_one_whose_access_holds_the_address() -> None:
+    assert find(GUARDED, 4 * 70, n=100, block=1) == ((6, 0, 0), 280)
+    assert find(GUARDED, 4 * 99 + 3, n=100, block=1) == ((35, 0, 0), 396)
+    assert find(LOOPED, 4 * (64 * 5 + 9)) is None  # that thread has faulted four rounds before
+    assert find(LOOPED, 4 * (64 + 9)) == ((9, 0, 0), 292)
+
+
+def test_no_thread_is_named_that_does_not_get_there() -> None:
+    assert find(GUARDED, 4 * 100, n=100, block=1) is None  # others fault, but elsewhere
+    assert find(GUARDED, 4 * 70, n=64, block=1) is None  # none passes the comparison
+    assert find(GUARDED, 4 * 70, n=64, block=0) is None  # none faults
+
+
+def test_an_address_that_the_machine_lost_is_found_again() -> None:
+    begin = ctypes.addressof(DATA)
+    assert find(GUARDED, None, block=2, n=1000, p=0) == ((0, 0, 0), 512 - begin)
+
+
+def test_what_is_loaded_counts_and_what_is_not_known_names_nobody() -> None:
+    DATA[13] = 9999
+    try:
+        assert find(LOADED, 4 * 9999) == ((13, 0, 0), 4 * 9999)
+    finally:
+        DATA[13] = 13
+    assert find(FROM_SHARED, 4 * 9999) is None
+    assert find(FROM_FLOAT, 4096 * 5) is None
+
+
+def test_a_misaligned_access_is_found_by_its_alignment() -> None:
+    begin = ctypes.addressof(DATA)
+    assert find(GUARDED, 2, kind=FaultKind.MISALIGNED, p=begin + 2) == ((0, 0, 0), 2)
+
+
+def test_the_search_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = "AGAIN:\n    add.u32 %r5, %r5, 1;\n    bra AGAIN;\n    st.global.u32 [%rd0], %r4;"
+    monkeypatch.setattr(jit_threads, "_LONGEST_S", 0.05)
+    assert find(endless, 4 * 9999) is None
