@@ -102,7 +102,7 @@ def test_it_reads_the_variables_of_all_client_libraries(toy, tmp_path):
     strict = run(toy, TESSERA_STRICT="1", TESSERA_TRACE=str(trace), TESSERA_SLICES_DIR="/nowhere")
     assert strict.returncode < 0
     calls = [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in trace.read_text().splitlines()]
-    assert calls == ["toyInit() = 0", "toyCount(device=1, count=[100]) = 0"]
+    assert calls == ["toyInit() = 0", "toyCount(device=1, count=[100]) = 0", "toyFly() = 9"]
 
 
 def test_it_exports_its_functions_and_nothing_else(toy):
