@@ -53,6 +53,11 @@ def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
     assert metrics["gpu__time_duration.sum"] * 3 == pytest.approx(kernel["us"] * 1e3)
     assert metrics["dram__bytes_read.sum"] == pytest.approx(4194304, rel=0.01)
     assert sum(kernel["stack_us"].values()) * 3 == pytest.approx(kernel["us"])
+    assert [one["row"] for one in document["launches"]] == [0, 0, 0]
+    starts = [one["start_us"] for one in document["launches"]]
+    assert starts == sorted(starts)
+    assert [one["us"] for one in document["launches"]] == [kernel["us"] / 3] * 3
+    assert not kernel["at_least"]
     (context,) = document["contexts"]
     assert {row["way"]: row["count"] for row in context["copies"]} == {"HtoD": 2}
     assert context["span_us"] > kernel["us"] + sum(row["us"] for row in context["copies"]) - 1

@@ -8,7 +8,7 @@ from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal import address_map
 from vgpu_sim.hal.ports import Launch
 from vgpu_sim.perf.kernels import Chip, Estimate, estimate
-from vgpu_sim.worker.observing.sampler import Place, sample
+from vgpu_sim.worker.observing.sampler import Place, predict_counts
 from vgpu_sim.worker.observing.watch import MOST_WORDS
 
 BASE = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
@@ -37,7 +37,7 @@ def predicted(
         memory += bytes(-(-size // _PAGE) * _PAGE)
     parameters = struct.pack(f"<{len(addresses)}Q{len(numbers)}I", *addresses, *numbers)
     before = bytes(memory)
-    counts = sample(
+    counts = predict_counts(
         chip,
         module,
         function,

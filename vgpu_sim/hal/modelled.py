@@ -12,7 +12,9 @@ from typing import Any, Final, Self
 WALL: Final = "wall"
 MODELLED: Final = "modelled"
 CLOCKS: Final = (WALL, MODELLED)
-MOST_SHAPES: Final = 48  # launches of which a worker tells, by kernel and shape
+MOST_ROWS: Final = 128  # kinds of launches that a worker reports: equal in all that is reported
+MOST_PARTS: Final = 32  # messages that list launches in order
+LISTED_IN_PART: Final = 400  # launches in one of them
 _MOST_COUNTS: Final = 64
 _MOST_NAME: Final = 48
 _MOST_TEXT: Final = 256
@@ -22,9 +24,11 @@ _MOST_INTEGER: Final = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class ModelledLaunches:
-    """The launches of a kernel with one shape: how many, and their time in microseconds.
+    """Launches of a kernel that are equal in shape, arguments and counts, and so in their time:
+    how many, and their time together in microseconds.
 
-    ``counts`` are of the first that was sampled; empty, with the reason in ``note``, if none was.
+    ``counts`` are of each; empty, with the reason in ``note``, where they are not known.
+    ``arguments`` are values as text, addresses as asterisks.
     """
 
     kernel: str
@@ -34,6 +38,7 @@ class ModelledLaunches:
     us: float
     counts: Mapping[str, float]
     note: str = ""
+    arguments: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -55,7 +60,37 @@ class ModelledLaunches:
             _number(document.get("us"), "us"),
             {_name(name): _number(value, "counts") for name, value in counts.items()},
             _text(document, "note", _MOST_TEXT),
+            _text(document, "arguments", _MOST_TEXT),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledOrder:
+    """Launches in the order in which they ended: which of the ``ModelledLaunches`` each is, and when
+    it began, in microseconds from the context's first request on."""
+
+    launches: tuple[tuple[int, float], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def checked(cls, document: object) -> Self:
+        """Read ``to_json`` of a sender that is not trusted. Raises ValueError, which names the
+        field."""
+        rows = document.get("launches") if isinstance(document, dict) else None
+        if not isinstance(rows, list | tuple) or len(rows) > LISTED_IN_PART:
+            raise ValueError("launches are not a short list")
+        found = []
+        for row in rows:
+            if not isinstance(row, list | tuple) or len(row) != 2:
+                raise ValueError("a launch is not a row and a time")
+            place = _integer({"row": row[0]}, "row")
+            if place >= MOST_ROWS:
+                raise ValueError("row is out of range")
+            found.append((place, _number(row[1], "start_us")))
+        return cls(tuple(found))
 
 
 @dataclass(frozen=True, slots=True)

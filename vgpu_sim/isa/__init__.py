@@ -27,6 +27,7 @@ from vgpu_sim.isa.opcodes import Family, Op
 from vgpu_sim.isa.table import EFFECTS, has_stack, is_visible, polls, reads_memory
 from vgpu_sim.isa.types import (
     BoolOp,
+    Cache,
     Compare,
     DataType,
     MatchMode,
@@ -48,6 +49,7 @@ from vgpu_sim.isa.types import (
 __all__ = [
     "EFFECTS",
     "BoolOp",
+    "Cache",
     "Compare",
     "DataType",
     "Destination",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.types import (
     BoolOp,
+    Cache,
     Compare,
     DataType,
     MatchMode,
@@ -100,6 +101,7 @@ class Instruction:
     displacement: int = 0
     volatile: bool = False
     read_only: bool = False
+    cache: Cache = Cache.CA
     target: int | None = None
     cause: TrapCause = TrapCause.NONE
     uniform: bool = False

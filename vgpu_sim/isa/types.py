@@ -270,6 +270,19 @@ class Update(IntEnum):
     DROP = 11
 
 
+class Cache(IntEnum):
+    """Where a load may leave what it reads (PTX ISA, "Cache Operators"); it changes no result.
+
+    CA: all levels; CG: not the first level; CS and LU: all, to be evicted first; CV: none.
+    """
+
+    CA = 0
+    CG = 1
+    CS = 2
+    LU = 3
+    CV = 4
+
+
 class Order(IntEnum):
     """How FENCE orders accesses (PTX ISA, "Memory Consistency Model")."""
 

@@ -43,7 +43,7 @@ class Call(ctypes.Structure):
 Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))
 
 
-Observer = ctypes.CFUNCTYPE(c_uint64, c_uint32, ctypes.POINTER(abi.Slot), c_void_p)
+Observer = ctypes.CFUNCTYPE(c_uint64, c_uint32, ctypes.POINTER(abi.Slot), c_void_p, c_uint32)
 
 
 class Config(ctypes.Structure):

@@ -20,7 +20,10 @@ Loaded = tuple[int, bytes, str]
 
 
 class Clock(Protocol):
-    """Who keeps a modelled clock (``worker.observing.observer``), and so must know kernels."""
+    """What keeps a modelled clock (``worker.observing.observer``), and so must know kernels."""
+
+    def counted(self, image: Image) -> Image:
+        """Return the module to load in the place of another: its launches count what they run."""
 
     def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
         """Take note of a module's kernels, by name, with its container."""
@@ -118,12 +121,13 @@ class Programs:
         return self._usage.modules.measure(lambda: self._place(image))
 
     def _place(self, image: Image) -> Loaded:
-        segment = self._segments.create(image)
+        running = image if self.clock is None else self.clock.counted(image)
+        segment = self._segments.create(running)
         base = self._aperture_base + segment.offset
         kernels: dict[str, KernelHandle] = {}
         with ExitStack() as undo:
             undo.callback(self._segments.destroy, segment)
-            handle = self._backend.load(image.container, base, image.module)
+            handle = self._backend.load(running.container, base, running.module)
             undo.callback(self._backend.unload, handle)
             undo.callback(self._take_back, kernels)
             for function in image.summary.functions:

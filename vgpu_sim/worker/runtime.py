@@ -141,22 +141,24 @@ class NativeRuntime:
         fault_event: int,
         answer: Callable[[Call], None],
         sm_limits: tuple[int, int, int, int] = (0, 0, 0, 0),
-        observe: Callable[[int, abi.Slot, int], int] | None = None,
+        observe: Callable[[int, abi.Slot, int, bool], int] | None = None,
     ) -> None:
         """Start scheduler and pool.
 
         ``answer`` is called on threads of the runtime, several at once; when it raises, the context
-        dies. ``observe`` hears of every request before it runs, on such threads too: the stream,
-        the slot (valid during the call) and the address of a launch's parameters; it answers the
-        time in ns and never raises.
+        dies. ``observe`` is called for every request before it runs, on such threads too, with the
+        stream, the slot (valid during the call) and the address of a launch's parameters, and
+        once more when a launch has ended; it answers the time in ns and never raises.
         """
 
         def callback(call: "ctypes._Pointer[Call]") -> None:
             answer(call.contents)
 
-        def observer(stream: int, slot: "ctypes._Pointer[abi.Slot]", parameters: int | None) -> int:
+        def observer(
+            stream: int, slot: "ctypes._Pointer[abi.Slot]", parameters: int | None, ended: int
+        ) -> int:
             assert observe is not None
-            return observe(stream, slot.contents, parameters or 0)
+            return observe(stream, slot.contents, parameters or 0, bool(ended))
 
         self._callback = Callback(callback)
         self._observer = Observer(observer) if observe is not None else Observer()

@@ -37,6 +37,8 @@ bool tw_observe(uint32_t index, const request *r) {
   return false;
 }
 
+void tw_observe_end(uint32_t index, const request *r) { (void)index, (void)r; }
+
 void tw_execute(request *r) {
   const struct nature *n = &natures[r->slot.order];
   for (uint32_t i = 0; i < r->slot.wait_count; i++)

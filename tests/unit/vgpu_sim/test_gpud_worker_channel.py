@@ -135,6 +135,7 @@ def test_modelled_launches_have_an_end_and_bounds():
         "us": 2.0,
         "counts": {"blocks": 1.0},
         "note": "",
+        "arguments": "8",
     }
     summary = {"copies": [], "span_us": 3.0, "gaps_us": 0.0, "left_out": 0}
     parts = [{"type": "modelled", "launches": launches}] * (MAX_MODELLED_MESSAGES + 3)

@@ -215,4 +215,4 @@ ret;
 }
 """
     found = predicted(H100, source, [4096], grid=(2, 1, 1), block=(32, 1, 1), most_words=1000)
-    assert any("lower bound" in note for note in found.notes)
+    assert any("at least" in note for note in found.notes)

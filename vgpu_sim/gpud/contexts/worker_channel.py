@@ -24,7 +24,7 @@ MAX_MESSAGE_BYTES = 16 << 10
 MESSAGES_PER_SECOND = 2000  # of all workers of a slice
 EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
 MAX_USAGE_MESSAGES = 64  # of one context; what is more is dropped
-MAX_MODELLED_MESSAGES = modelled.MOST_SHAPES + 1  # of one context, likewise
+MAX_MODELLED_MESSAGES = modelled.MOST_ROWS + modelled.MOST_PARTS + 1  # of one context, likewise
 _MAX_COUNT = (1 << 63) - 1
 _MAX_WALLS = 8
 _OF_ENDS = ("usage", "modelled")  # bounded by themselves
@@ -269,6 +269,9 @@ def _checked_modelled(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
         if "summary" in message:
             summary = modelled.ModelledSummary.checked(message["summary"])
             return "modelled", {"summary": summary.to_json()}
+        if "order" in message:
+            order = modelled.ModelledOrder.checked(message["order"])
+            return "modelled", {"order": order.to_json()}
         launches = modelled.ModelledLaunches.checked(message.get("launches"))
     except ValueError as err:
         raise ChannelViolation(str(err)) from err

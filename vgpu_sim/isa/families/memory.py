@@ -9,7 +9,7 @@ from vgpu_sim.isa.layout import DST, A, Modifier, choice, flag, number
 from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import BYTES, FLOATS, INTEGERS, OpSpec, Role
-from vgpu_sim.isa.types import Space
+from vgpu_sim.isa.types import Cache, Space
 
 MAXIMUM_VECTOR_BYTES: Final = 16
 MAXIMUM_GLOBAL_VECTOR_BYTES: Final = 32
@@ -17,6 +17,7 @@ _TYPES = (*BYTES, *INTEGERS, *FLOATS)
 _LOADS = (Space.GENERIC, Space.GLOBAL, Space.SHARED, Space.LOCAL, Space.CONST, Space.PARAM)
 _STORES = (Space.GENERIC, Space.GLOBAL, Space.SHARED, Space.LOCAL)
 _READ_ONLY = (Space.GENERIC, Space.GLOBAL)
+_CACHED = (Space.GENERIC, Space.GLOBAL)
 _NEVER_VOLATILE = (Space.CONST, Space.PARAM)
 
 
@@ -25,6 +26,7 @@ def _space(spaces: tuple[Space, ...]) -> Modifier:
 
 
 _VOLATILE = flag("volatile", "VOLATILE", 30)
+_CACHE = choice("cache", Cache, 32, 3)
 _VECTOR = Modifier("vector", 28, 2, {1: 0, 2: 1, 4: 2, 8: 3}, {2: "V2", 4: "V4", 8: "V8"})
 _DISPLACEMENT = number("displacement", 96, 32, signed=True)
 
@@ -39,6 +41,8 @@ def _errors(instruction: Instruction, function: Function) -> Iterator[str]:
         yield f"{name}.{space.name} cannot be VOLATILE"
     if instruction.read_only and space not in _READ_ONLY:
         yield f"{name}.{space.name} cannot be READONLY"
+    if instruction.cache is not Cache.CA and space not in _CACHED:
+        yield f"{name}.{space.name} has no {instruction.cache.name}"
     if space is Space.PARAM:
         end = instruction.displacement + vector * instruction.type.bytes
         if instruction.displacement < 0 or end > function.parameter_bytes:
@@ -52,12 +56,20 @@ ROWS: Final = (
         "d1 .. dn = the n values at a + displacement (modulo 2^64, in SHARED and LOCAL space"
         " modulo 2^32) and following. All are read before any register is written. In parameter"
         " space there is no a: the displacement is the offset in the parameter block. A destination"
-        " of a vector may be absent (`_`).",
+        " of a vector may be absent (`_`). CG, CS, LU and CV are hints to caches of GLOBAL and"
+        " GENERIC memory: no result depends on them.",
         "ld, ldu",
         _TYPES,
         (Role.DATA,),
         (Role.ADDRESS,),
-        (_space(_LOADS), _VOLATILE, flag("read_only", "READONLY", 31), _VECTOR, _DISPLACEMENT),
+        (
+            _space(_LOADS),
+            _VOLATILE,
+            flag("read_only", "READONLY", 31),
+            _CACHE,
+            _VECTOR,
+            _DISPLACEMENT,
+        ),
         effects=Effects(reads=True),
         check=_errors,
     ),

@@ -135,6 +135,8 @@ bool tw_expect_short(const request *r);
 void tw_execute(request *r);
 /* observe.c: tells the observer of a request; returns whether that was all there was to do. */
 bool tw_observe(uint32_t stream, const request *r);
+/* Reports a launch that has run; what waits for it cannot begin before. */
+void tw_observe_end(uint32_t stream, const request *r);
 /* Before the first of them. */
 void tw_timer_begin(void);
 

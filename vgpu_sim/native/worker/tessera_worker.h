@@ -40,10 +40,11 @@ typedef struct tessera_worker_call {
 
 typedef void (*tessera_worker_callback)(tessera_worker_call *call);
 
-/* Hears of every request before it runs, on the thread that runs it; answers the time in ns that the
- * context's own clock has then. `parameters` are a launch's. Several threads call it at once. */
+/* Is called for every request before it runs, on the thread that runs it, and for a launch once more
+ * when it has ended; answers the time in ns that the context's own clock has then. `parameters` are a
+ * launch's. Several threads call it at once. */
 typedef uint64_t (*tessera_worker_observer)(uint32_t stream, const tessera_slot *slot,
-                                            const uint8_t *parameters);
+                                            const uint8_t *parameters, uint32_t ended);
 
 typedef struct tessera_worker_config {
   uint64_t aperture_base;

@@ -17,7 +17,9 @@ class Counts:
     warp: ``fixed_cycles`` (waits for results of known latency), ``long_waits`` and
     ``short_waits`` (times that it has to wait for global or local, for shared memory and special
     functions), ``long_covered`` (cycles between those accesses and the waits).
-    ``truncated``: sampling ended before the blocks did, so all this is too small.
+    ``longest_cycles`` and ``mean_cycles`` are what the chains of the longest and of the mean thread
+    take at least, 0 where they are equal; ``heaviest_block`` is how often the mean block's
+    instructions the heaviest one executes. ``bound``: 1 where all this may be too small.
     """
 
     blocks: float
@@ -25,7 +27,7 @@ class Counts:
     registers: float
     shared_bytes: float
     sampled: float
-    truncated: float
+    bound: float
     warp_instructions: float
     thread_instructions: float
     flop: float
@@ -51,6 +53,9 @@ class Counts:
     atomic_requests: float
     atomic_sectors: float
     hot_updates: float
+    longest_cycles: float
+    mean_cycles: float
+    heaviest_block: float
     l1_global_wavefronts: float
     l1_shared_wavefronts: float
     shared_requests: float

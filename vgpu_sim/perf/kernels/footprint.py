@@ -4,6 +4,7 @@ Blocks that share what they read are seldom neighbours in one way only: blocks o
 share one operand, those of a column another. So the share is measured for each buffer and axis.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from math import log, prod
 from typing import Final
@@ -13,11 +14,13 @@ import numpy as np
 Shape = tuple[int, int, int]
 Overlaps = Mapping[int, float]  # by distance in blocks: share of a block's bytes that both touch
 _POINTS: Final = 400  # at which the sum over distances is taken
+_DRAWN: Final = 4  # blocks at random, of all that are sampled, at least where there are so many
 _PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
 
 
 def probes(grid: Shape, most: int) -> list[Shape]:
-    """Return blocks to sample: one in the middle, and others at distances from it on each axis."""
+    """Return blocks to sample: one in the middle, others at distances from it on each axis, and the
+    rest drawn at random, always the same ones of a grid."""
     middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
     found = [middle]
     for distance in _PROBES:
@@ -29,7 +32,14 @@ def probes(grid: Shape, most: int) -> list[Shape]:
                     place[axis] = at
                     found.append((place[0], place[1], place[2]))
                     break
-    return found[:most]
+    found = found[: max(1, most - _DRAWN)]
+    draws = random.Random(repr(grid))
+    for _ in range(4 * _DRAWN):
+        if len(found) < most:
+            place = (draws.randrange(grid[0]), draws.randrange(grid[1]), draws.randrange(grid[2]))
+            if place not in found:
+                found.append(place)
+    return found
 
 
 def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:

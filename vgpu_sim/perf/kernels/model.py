@@ -41,7 +41,8 @@ class Traffic:
 class Times:
     """Parts of a launch in microseconds, before they are added; ``pipes`` by name.
 
-    ``latency`` is the rounds of blocks of the fullest multiprocessor, times a warp's chain.
+    ``latency`` is the rounds of blocks of the fullest multiprocessor, times a warp's chain, or the
+    longest thread's chain if that is more.
     """
 
     launch: float
@@ -98,12 +99,16 @@ def times_of(chip: Chip, counts: Counts) -> Times:
     fullest = ceil(counts.blocks / chip.sms)
     rounds = ceil(fullest / occupancy.blocks)
     traffic = traffic_of(chip, counts)
-    cycles = {name: fullest * each for name, each in _pipe_cycles(chip, counts).items()}
+    most = max(float(fullest), counts.heaviest_block)  # blocks' work on one multiprocessor
+    cycles = {name: most * each for name, each in _pipe_cycles(chip, counts).items()}
     chain = chain_cycles(chip, counts, traffic)
+    # What a mean warp waits for beside its own chain (memory, barriers) the longest one does too.
+    longest = counts.longest_cycles + max(0.0, chain - counts.mean_cycles)
+    longest = longest if counts.longest_cycles > counts.mean_cycles else 0.0
     return Times(
         launch=chip.launch_us,
         pipes={name: chip.us(each) for name, each in cycles.items()},
-        latency=chip.us(rounds * chain),
+        latency=chip.us(max(rounds * chain, longest)),
         l2=traffic.l2 / chip.l2_rate,
         dram=traffic.dram / chip.dram_rate,
         hot=chip.us(counts.hot_updates / _HOT_PER_CYCLE),

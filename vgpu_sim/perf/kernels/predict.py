@@ -24,6 +24,11 @@ class Estimate:
         return self.times.total
 
     @property
+    def is_bound(self) -> bool:
+        """Whether the launch takes this time at least, rather than about this time."""
+        return bool(self.counts.bound)
+
+    @property
     def stack(self) -> dict[str, float]:
         """Named causes that add to the time."""
         return self.times.stack()
@@ -74,6 +79,6 @@ def estimate(chip: Chip, counts: Counts) -> Estimate:
         BadShape: no block of it fits a multiprocessor.
     """
     notes = [chip.note] if chip.note else []
-    if counts.truncated:
-        notes.append("sampling ended before the blocks did: the time is a lower bound")
+    if counts.bound:
+        notes.append("at least: not all that the launch does was counted")
     return Estimate(chip, counts, times_of(chip, counts), tuple(notes))

@@ -4,7 +4,7 @@ Waits for results of known latency are cycles. Waits for memory are counted, wit
 access they stand: the latency is the model's, which knows what the caches have.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto, unique
 from typing import Final
@@ -20,12 +20,14 @@ from vgpu_sim.isa import (
     Space,
     Symbol,
 )
+from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.pipes import Pipe, work_of
 
 _LATENCIES: Final = Latencies()
 _DOUBLE: Final = 8  # cycles of an operation on binary64
 _PRODUCT: Final = 33  # of a product of matrices (Luo et al., 2024)
+CHAIN: Final = ("warp_issued", "fixed_cycles", "short_waits", "long_waits", "long_covered")
 _MOST_COVERED: Final = 600.0  # no access takes more cycles, by itself
 
 
@@ -80,7 +82,7 @@ def _places(
 class Scoreboard:
     """One warp's. The attributes are those of ``Counts`` that are a warp's."""
 
-    def __init__(self, code: tuple[Instruction, ...]) -> None:
+    def __init__(self, code: Sequence[Instruction]) -> None:
         self._rows = tuple(_row(instruction) for instruction in code)
         self._fixed: dict[int, float] = {}  # when results are there
         self._short: dict[int, float] = {}  # when they were asked for
@@ -91,6 +93,21 @@ class Scoreboard:
         self.short_waits = 0.0
         self.long_waits = 0
         self.long_covered = 0.0
+
+    def advance(self, word: int) -> tuple[float, ...]:
+        """Take note that the warp has executed a word; return what each of ``CHAIN`` grew by."""
+        before = self._state()
+        self.step(word)
+        return tuple(now - then for now, then in zip(self._state(), before, strict=True))
+
+    def _state(self) -> tuple[float, ...]:
+        return (
+            self.warp_issued,
+            self.fixed_cycles,
+            self.short_waits,
+            self.long_waits,
+            self.long_covered,
+        )
 
     def step(self, word: int) -> None:
         """Take note that the warp has executed a word."""
@@ -133,3 +150,36 @@ class Scoreboard:
                 self.short_waits += left / _LATENCIES.shared
                 self._now += left
                 self._short.clear()
+
+
+def alone(instruction: Instruction) -> tuple[float, ...]:
+    """Return what each of ``CHAIN`` grows by where the next instruction waits for this one."""
+    row = _row(instruction)
+    waits = row.issues > 0 and bool(row.writes)
+    return (
+        float(row.issues),
+        float(row.cycles - 1) if waits and row.kind is _Kind.FIXED else 0.0,
+        1.0 if waits and row.kind is _Kind.SHORT else 0.0,
+        1.0 if waits and row.kind is _Kind.LONG else 0.0,
+        0.0,
+    )
+
+
+def passes(code: Sequence[Instruction], words: Sequence[int]) -> tuple[float, float]:
+    """Return (cycles, issues) of one more pass of a warp over ``words``: what it takes at least.
+
+    Loads come from the first level, and what the pass before has left to do counts.
+    """
+    board = Scoreboard(code)
+    kept = unrolling.kept(code)
+    before = (0.0, 0.0)
+    after = before
+    for _ in range(2):
+        before = after
+        for word in words:
+            if kept[word] == 1 or EFFECTS[code[word].op].accesses:
+                board.step(word)
+        waits = board.short_waits * _LATENCIES.shared
+        waits += max(0.0, board.long_waits * _LATENCIES.l1 - board.long_covered)
+        after = (board.warp_issued + board.fixed_cycles + waits, float(board.warp_issued))
+    return after[0] - before[0], after[1] - before[1]

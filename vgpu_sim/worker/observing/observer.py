@@ -4,29 +4,32 @@ import ctypes
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from vgpu_sim.exec.errors import ExecutionError
 from vgpu_sim.exec.interp import Memory
 from vgpu_sim.hal import abi, address_map
 from vgpu_sim.hal.modelled import (
-    MOST_SHAPES,
+    LISTED_IN_PART,
+    MOST_PARTS,
+    MOST_ROWS,
     ModelledCopies,
     ModelledLaunches,
+    ModelledOrder,
     ModelledSummary,
 )
 from vgpu_sim.hal.ports import Launch
-from vgpu_sim.isa import Module, container
-from vgpu_sim.perf.errors import PerfError
-from vgpu_sim.perf.kernels import Chip, Counts, estimate
+from vgpu_sim.isa import container
+from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline, Wait
-from vgpu_sim.worker.observing.sampler import Place, sample
+from vgpu_sim.worker.images import Image
+from vgpu_sim.worker.observing.costs import Begun, Cost, Costs, Extents
+from vgpu_sim.worker.observing.counting import counted
 
-_MOST_SAMPLES: Final = 4  # of one kernel and shape, with different arguments
-_LINE: Final = 128  # bytes: where in one a buffer begins matters, where else it does not
+_PATIENCE: Final = 5.0  # seconds for which a launch waits for another of its kernel
+_PAGE_BITS: Final = 12
 _WAYS: Final = {
     abi.Direction.HOST_TO_DEVICE: Way.H2D,
     abi.Direction.DEVICE_TO_HOST: Way.D2H,
@@ -35,36 +38,25 @@ _WAYS: Final = {
 }
 _ENGINES: Final = {Way.H2D: "in", Way.D2H: "out", Way.P2P: "peer"}
 _Shape = tuple[int, int, int]
-_Variant = tuple[int, _Shape, _Shape, int]  # a kernel, grid, block, bytes of shared memory
+_Key = tuple[str, _Shape, _Shape, str, Cost]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kernel:
-    name: str
-    container: bytes
-    segment_base: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """Of a launch; ``counts`` is None, with a reason, where it could not be sampled."""
-
-    us: float
-    share: float
-    counts: Counts | None
-    note: str
+@dataclass(slots=True)
+class _Running:
+    handle: int
+    alone: bool
+    begun: Begun | None = None
 
 
 @dataclass(slots=True)
 class _Row:
-    cost: _Cost
     launches: int = 0
     us: float = 0.0
-    samples: dict[bytes, _Cost] = field(default_factory=dict)
 
 
 class Observer:
-    """One context's. ``memory`` makes what the interpreter reads; several threads call ``observe``.
+    """One context's. ``memory`` makes what the interpreter reads, ``extents`` say where it is;
+    several threads call ``observe``.
 
     ``peers`` are the rates of copies from one GPU to another of the node, bytes a microsecond.
     ``fail`` ends the context: a clock that has missed something would be wrong without a word.
@@ -77,39 +69,48 @@ class Observer:
         memory: Callable[[], Memory],
         fail: Callable[[str], object],
         peers: Mapping[tuple[int, int], float] = MappingProxyType({}),
+        extents: Callable[[], Extents] = tuple,
     ) -> None:
         self._chip = chip
         self._base = aperture_base
-        self._memory = memory
         self._fail = fail
         self._peers = peers
         self._lock = threading.Lock()
         self._timeline = Timeline()
-        self._kernels: dict[int, _Kernel] = {}
-        self._modules: dict[bytes, Module] = {}
-        self._rows: dict[_Variant, _Row] = {}
-        self._names: dict[_Variant, str] = {}
+        self._ended = threading.Condition(self._lock)
+        self._costs = Costs(chip, memory, extents, self._size_of)
+        self._extents = extents
+        self._running: dict[int, _Running] = {}  # by stream
+        self._rows: dict[_Key, _Row] = {}
+        self._order: list[tuple[_Row, float]] = []
         self._copies: dict[Way, list[float]] = defaultdict(lambda: [0, 0, 0.0])
+
+    def counted(self, image: Image) -> Image:
+        """Return the module whose launches count what they execute, in the place of another."""
+        module = image.module if image.module is not None else image.decode()
+        found, _ = counted(module)
+        if found is module:
+            return image
+        summary = replace(image.summary, segment_bytes=found.segment_bytes)
+        return Image(summary, container.encode(found), found if image.module else None)
 
     def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
         """Take note of a module's kernels, by name, with its container."""
         with self._lock:
-            for name, handle in kernels.items():
-                self._kernels[int(handle)] = _Kernel(name, image, segment_base)
+            self._costs.loaded(kernels, image, segment_base)
 
     def unloaded(self, kernels: Sequence[int]) -> None:
         """Forget kernels whose module is unloaded."""
         with self._lock:
-            gone = [self._kernels.pop(int(one), None) for one in kernels]
-            left = {one.container for one in self._kernels.values()}
-            for one in gone:
-                if one is not None and one.container not in left:
-                    self._modules.pop(one.container, None)
+            self._costs.unloaded(kernels)
 
-    def observe(self, stream: int, slot: abi.Slot, parameters: int) -> int:
-        """Add one request; return the clock in ns when it is reached. Never raises."""
+    def observe(self, stream: int, slot: abi.Slot, parameters: int, ended: bool = False) -> int:
+        """Add one request before it runs, or a launch that has ``ended``; return the clock in ns
+        when it is reached. Never raises."""
         try:
             with self._lock:
+                if ended:
+                    return int(1e3 * self._end(stream, slot))
                 return int(1e3 * self._add(stream, slot, parameters))
         except Exception as err:  # noqa: BLE001 - C is the caller
             self._fail(f"the modelled clock failed: {type(err).__name__}: {err}")
@@ -119,7 +120,8 @@ class Observer:
         waits = [(one.stream, one.value) for one in slot.waits[: slot.wait_count]]
         match slot.opcode:
             case abi.Opcode.LAUNCH:
-                return self._launch(stream, slot, waits, parameters)
+                self._begin(stream, slot, parameters)
+                return 0.0
             case abi.Opcode.COPY:
                 body = slot.body.copy
                 way = self._way(body.destination, body.source)
@@ -176,86 +178,82 @@ class Observer:
             span = self._timeline.launch(stream, slot.value, waits, us, 1.0)
         return span.end
 
-    def _launch(self, stream: int, slot: abi.Slot, waits: list[Wait], parameters: int) -> float:
+    def _begin(self, stream: int, slot: abi.Slot, parameters: int) -> None:
+        """Sample a launch that is to run. Launches of one kernel add to the same counters, so that
+        one waits for the other, unless that would take too long: it may wait for this one."""
         body = slot.body.launch
+        alone = self._ended.wait_for(
+            lambda: all(one.handle != body.kernel for one in self._running.values()), _PATIENCE
+        )
+        if not alone:
+            for one in self._running.values():
+                one.alone = one.alone and one.handle != body.kernel
         grid: _Shape = (body.grid[0], body.grid[1], body.grid[2])
         block: _Shape = (body.block[0], body.block[1], body.block[2])
         data = ctypes.string_at(parameters, body.parameter_bytes) if parameters else b""
         launch = Launch("", grid, block, data, body.shared_bytes, body.stack_bytes & ~15)
-        cost = self._cost((body.kernel, grid, block, body.shared_bytes), launch)
-        return self._timeline.launch(stream, slot.value, waits, cost.us, cost.share).end
+        running = self._running[stream] = _Running(body.kernel, alone)
+        running.begun = self._costs.begin(body.kernel, launch, alone=alone)
 
-    def _cost(self, variant: _Variant, launch: Launch) -> _Cost:
-        key = self._arguments(launch.parameters)
-        row = self._rows.get(variant)
-        cost = row.samples.get(key) if row is not None else None
-        if cost is None:
-            if row is not None and len(row.samples) >= _MOST_SAMPLES:
-                cost = row.cost
-            else:
-                cost = self._sampled(variant[0], launch)
-        if row is None:
-            row = self._rows[variant] = _Row(cost)
-            kernel = self._kernels.get(variant[0])
-            self._names[variant] = kernel.name if kernel is not None else ""
-        if len(row.samples) < _MOST_SAMPLES:
-            row.samples[key] = cost
+    def _end(self, stream: int, slot: abi.Slot) -> float:
+        running = self._running.pop(stream)
+        self._ended.notify_all()
+        assert running.begun is not None
+        begun = replace(running.begun, alone=running.alone)
+        cost = self._costs.end(begun)
+        waits = [(one.stream, one.value) for one in slot.waits[: slot.wait_count]]
+        span = self._timeline.launch(stream, slot.value, waits, cost.us, cost.share)
+        name = begun.kernel.name if begun.kernel is not None else ""
+        key = (name, begun.launch.grid, begun.launch.block, begun.arguments, cost)
+        row = self._rows.setdefault(key, _Row())
         row.launches += 1
         row.us += cost.us
-        return cost
+        if len(self._order) < MOST_PARTS * LISTED_IN_PART:
+            self._order.append((row, round(span.start, 3)))
+        return span.end
 
-    def _sampled(self, handle: int, launch: Launch) -> _Cost:
-        kernel = self._kernels.get(handle)
-        if kernel is None:  # unloaded meanwhile: the launch itself says so
-            return _Cost(self._chip.launch_us, 1.0, None, "its module was unloaded")
-        module = self._modules.get(kernel.container)
-        if module is None:
-            module = self._modules[kernel.container] = container.decode(kernel.container)
-        place = Place(kernel.segment_base, self._chip.sms)
-        try:
-            counts = sample(
-                self._chip, module, module.function(kernel.name), launch, place, self._memory()
-            )
-            found = estimate(self._chip, counts)
-        except (ExecutionError, PerfError, ValueError) as err:
-            return _Cost(self._chip.launch_us, 1.0, None, f"not sampled: {err}")
-        return _Cost(found.us, found.share, counts, "; ".join(found.notes))
-
-    def _arguments(self, parameters: bytes) -> bytes:
-        """Return the parameters with addresses replaced by where in a line they are."""
-        words = []
-        for at in range(0, len(parameters) - 7, 8):
-            word = int.from_bytes(parameters[at : at + 8], "little")
-            if 0 <= word - self._base < address_map.APERTURE_BYTES:
-                word = 1 << 63 | int(self._is_host(word)) << 7 | word % _LINE
-            words.append(word.to_bytes(8, "little"))
-        return b"".join(words) + parameters[len(words) * 8 :]
+    def _size_of(self, address: int) -> int | None:
+        """Return a number for the memory that an address is of: its size, and whether it is the
+        host's; None for what is no address."""
+        for begin, end in self._extents():
+            if begin <= address < end:
+                return (end - begin) >> _PAGE_BITS << 1 | int(self._is_host(address))
+        return None
 
     def report(self) -> Iterator[dict[str, Any]]:
         """Yield what happened, as plain values of ``hal.modelled``: launches, then the rest."""
         with self._lock:
-            rows = sorted(self._rows.items(), key=lambda one: -one[1].us)
-            for (handle, grid, block, shared), row in rows[:MOST_SHAPES]:
-                counts = row.cost.counts
+            rows = sorted(self._rows.items(), key=lambda one: -one[1].us)[:MOST_ROWS]
+            for (name, grid, block, text, cost), row in rows:
+                counts = cost.counts
                 yield {
                     "launches": ModelledLaunches(
-                        self._names[handle, grid, block, shared][:128],
+                        name[:128],
                         grid,
                         block,
                         row.launches,
                         row.us,
                         {n: float(v) for n, v in counts.as_dict().items()} if counts else {},
-                        row.cost.note[:200],
+                        cost.note[:200],
+                        text,
                     ).to_json()
                 }
+            places = {id(row): place for place, (_, row) in enumerate(rows)}
+            listed = [(places[id(row)], at) for row, at in self._order if id(row) in places]
+            for first in range(0, len(listed), LISTED_IN_PART):
+                part = tuple(listed[first : first + LISTED_IN_PART])
+                yield {"order": ModelledOrder(part).to_json()}
             copies = tuple(
                 ModelledCopies(way.value, int(n), int(size), us)
                 for way, (n, size, us) in self._copies.items()
             )
-            left_out = sum(row.launches for _, row in rows[MOST_SHAPES:])
+            launched = sum(row.launches for row in self._rows.values())
             timeline = self._timeline
             yield {
                 "summary": ModelledSummary(
-                    copies, timeline.span_us, timeline.gaps_us, left_out
+                    copies,
+                    timeline.span_us,
+                    timeline.gaps_us,
+                    launched - sum(row.launches for _, row in rows),
                 ).to_json()
             }

@@ -15,7 +15,7 @@ from vgpu_sim.perf.topology.routes import Routes
 from vgpu_sim.perf.topology.transfers import payload
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.observing.observer import Observer
-from vgpu_sim.worker.observing.sampler import Place, sample
+from vgpu_sim.worker.observing.sampler import Place, predict_counts
 from vgpu_sim.worker.runtime import NativeRuntime
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
 
@@ -34,7 +34,7 @@ def rehearse(config: WorkerConfig) -> None:
     module = warm_up_module()
     memory = BufferMemory(_PAGE_BYTES, bytearray(-(-BUFFER_BYTES // _PAGE_BYTES) * _PAGE_BYTES))
     launch = Launch(KERNEL, (1, 1, 1), (32, 1, 1), struct.pack("<Qf", _PAGE_BYTES, 1.0))
-    counts = sample(chip, module, module.function(KERNEL), launch, Place(0, 1), memory)
+    counts = predict_counts(chip, module, module.function(KERNEL), launch, Place(0, 1), memory)
     estimate(chip, counts)
 
 
@@ -46,6 +46,7 @@ def observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer:
         lambda: ApertureMemory(runtime.regions()),
         lambda why: runtime.fail(FaultKind.INTERNAL, CudaError.LAUNCH_FAILED, why),
         peers(config.board, config.topology),
+        lambda: [(one.address, one.address + one.size) for one in runtime.regions()],
     )
 
 

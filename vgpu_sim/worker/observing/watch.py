@@ -1,16 +1,18 @@
-"""Counts what sampled blocks execute: the interpreter calls this before every word."""
+"""Counts what sampled blocks execute: the interpreter calls this before every instruction."""
 
+import hashlib
 from collections import defaultdict
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.accesses import addresses_of
 from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.cta import ResidentBlocks
-from vgpu_sim.isa import EFFECTS, Family, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, Cache, Family, Instruction, Op, Space
 from vgpu_sim.perf.kernels import unrolling
-from vgpu_sim.perf.kernels.scoreboard import Scoreboard
+from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
 from vgpu_sim.worker.observing.accesses import (
     Numbers,
     conflicts_of,
@@ -18,11 +20,14 @@ from vgpu_sim.worker.observing.accesses import (
     wavefronts_of,
 )
 
-MOST_WORDS: Final = 60_000  # that a sample executes: some seconds
+MOST_WORDS: Final = 30_000  # that a sample executes: some seconds
+PROBE_WORDS: Final = 1_500  # after which samples of launches are compared
 _MOST_SECTORS: Final = 1 << 22  # that are kept for reuse and footprints
 _SLOT_SHIFT: Final = 43
 _ROWS_BYTES: Final = 16  # that a lane's address of LDMATRIX stands for
 _EDGE: Final = 8
+_FAR: Final = np.iinfo(np.int64).max
+Amounts = NDArray[np.float64]
 
 
 class SampleEnded(Exception):
@@ -32,51 +37,92 @@ class SampleEnded(Exception):
 class Watch:
     """Of some resident blocks, of which the first is the one whose reuse and waits are looked at.
 
-    ``totals`` are sums over all blocks, by the names of ``Counts``. ``kept`` is the share of each
-    word's issues that the hardware's compiler leaves.
+    Arrays have an element for each word of the code. ``present`` are lanes that came there,
+    ``issued`` warps, ``lanes`` those that the guard let through; ``amounts`` what they did, by the
+    names of ``Counts``; ``first`` how often the first warp came, ``chain`` what it waited there.
+    ``kept`` is the share of each word's issues that the hardware's compiler leaves.
     """
 
     def __init__(self, blocks: ResidentBlocks, most_words: int = MOST_WORDS) -> None:
         launch = blocks.launch
-        self._blocks = blocks
+        self._blocks: ResidentBlocks | None = blocks
         self._code = launch.function.code
         self._warps = launch.warps_per_block
+        self._slots = blocks.lanes // (self._warps * WARP_LANES)
         self._shared_upper = launch.shared_window >> 32 if launch.shared_bytes else -1
         self._local_upper = launch.local_window >> 32 if launch.local_bytes else -1
         self._left = most_words
+        self._seen = 0
         self._kept = 0
-        self.scoreboard = Scoreboard(self._code)
+        self._scoreboard = Scoreboard(self._code)
         self.kept = unrolling.kept(self._code)
-        self.issued = np.zeros(len(self._code), dtype=np.int64)
-        self.lanes = np.zeros(len(self._code), dtype=np.int64)
-        self.totals: dict[str, float] = defaultdict(float)
+        size = len(self._code)
+        self.present = np.zeros(size, dtype=np.int64)
+        self.issued = np.zeros(size, dtype=np.int64)
+        self.lanes = np.zeros(size, dtype=np.int64)
+        self.first = np.zeros(size, dtype=np.int64)
+        self.chain: dict[str, Amounts] = {name: np.zeros(size) for name in CHAIN}
+        self.amounts: dict[str, Amounts] = defaultdict(lambda: np.zeros(size))
         self.order: list[Numbers] = []  # sectors that the first block loads, in order
+        self.streamed: list[Numbers] = []  # those that leave the first level before others
         self.loaded: dict[int, list[Numbers]] = defaultdict(list)  # by word: slot and sector
         self.stored: dict[int, list[Numbers]] = defaultdict(list)
+        self.lowest: dict[int, Numbers] = {}  # by word: the lowest address of each slot
         self.updated: list[Numbers] = []  # slot and address of atomic updates, once a warp
+        self.signature = b""  # of what came before PROBE_WORDS; empty: the sample was shorter
+
+    @property
+    def weight(self) -> int:
+        """Sectors that are kept."""
+        return self._kept
+
+    def finish(self) -> None:
+        """Let go of the blocks; the counts stay."""
+        self._blocks = None
 
     def __call__(self, instruction: Instruction, mask: Mask, allowed: Mask) -> None:
         """Count one word. Raises SampleEnded."""
+        if self._seen == PROBE_WORDS:
+            self.signature = self._sign()
         self._left -= 1
         if self._left < 0:
             raise SampleEnded
+        self._seen += 1
+        assert self._blocks is not None
         word = self._blocks.word
         here = np.asarray(mask.reshape(-1, WARP_LANES).any(axis=1))
+        self.present[word] += np.count_nonzero(mask)
         self.issued[word] += np.count_nonzero(here)
         self.lanes[word] += np.count_nonzero(allowed)
-        if here[0] and (self.kept[word] == 1 or EFFECTS[instruction.op].accesses):
-            self.scoreboard.step(word)
+        if here[0]:
+            self.first[word] += 1
+            if self.kept[word] == 1 or EFFECTS[instruction.op].accesses:
+                for name, part in zip(CHAIN, self._scoreboard.advance(word), strict=True):
+                    self.chain[name][word] += part
         op = instruction.op
         if op in (Op.BAR_SYNC, Op.BAR_RED):
-            self.totals["barriers"] += int(np.count_nonzero(here))
+            self.amounts["barriers"][word] += int(np.count_nonzero(here))
         if EFFECTS[op].accesses and instruction.space is not Space.PARAM and allowed.any():
             self._access(word, instruction, allowed)
+
+    def _sign(self) -> bytes:
+        """Return a digest of what was counted so far, without addresses."""
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (self.present, self.issued, self.lanes):
+            digest.update(array.tobytes())
+        for name in sorted(self.amounts):
+            digest.update(name.encode() + self.amounts[name].tobytes())
+        for by_word in (self.loaded, self.stored):
+            for word, parts in by_word.items():
+                digest.update(b"%d:%d," % (word, len(np.unique(np.concatenate(parts)))))
+        return digest.digest()
 
     def _access(self, word: int, instruction: Instruction, allowed: Mask) -> None:
         width = instruction.vector * instruction.type.bytes
         if instruction.op is Op.LDMATRIX:
             lane = np.arange(len(allowed)) % WARP_LANES
             allowed, width = allowed & (lane < _EDGE * instruction.vector), _ROWS_BYTES
+        assert self._blocks is not None
         addresses = addresses_of(self._blocks, instruction, allowed).astype(np.int64)
         warps = np.flatnonzero(allowed) // WARP_LANES
         atomic = instruction.op.family is Family.ATOMIC
@@ -104,16 +150,17 @@ class Watch:
         width: int,
         atomic: bool,
     ) -> None:
+        amounts = self.amounts
         if space is Space.SHARED:
             cycles, fewest = conflicts_of(warps, addresses, width, updates=atomic)
             kept = self.kept[word]  # words that are loaded together lie in different banks
-            self.totals["l1_shared_wavefronts"] += cycles * kept
-            self.totals["shared_ideal_wavefronts"] += fewest * kept
-            self.totals["shared_requests"] += len(np.unique(warps))
+            amounts["l1_shared_wavefronts"][word] += cycles * kept
+            amounts["shared_ideal_wavefronts"][word] += fewest * kept
+            amounts["shared_requests"][word] += len(np.unique(warps))
         elif space is Space.LOCAL:
             # Lanes' words lie side by side: a warp's access is as wide as all of its lanes.
             sectors = -(-len(warps) * width >> 5)
-            self.totals["l1_global_wavefronts"] += -(-sectors // 4)
+            amounts["l1_global_wavefronts"][word] += -(-sectors // 4)
         elif atomic:
             self._update(word, warps, addresses)
         else:
@@ -122,29 +169,42 @@ class Watch:
     def _global(self, word: int, warps: Numbers, addresses: Numbers, width: int) -> None:
         owners, sectors = sectors_of(warps, addresses)
         kind = "store" if EFFECTS[self._code[word].op].writes else "load"
-        self.totals[f"{kind}_requests"] += len(np.unique(warps))
-        self.totals[f"{kind}_sectors"] += len(sectors)
-        self.totals[f"{kind}_bytes"] += len(warps) * width
-        self.totals["l1_global_wavefronts"] += wavefronts_of(owners, sectors)
+        self.amounts[f"{kind}_requests"][word] += len(np.unique(warps))
+        self.amounts[f"{kind}_sectors"][word] += len(sectors)
+        self.amounts[f"{kind}_bytes"][word] += len(warps) * width
+        self.amounts["l1_global_wavefronts"][word] += wavefronts_of(owners, sectors)
         self._keep(len(sectors))
+        self._mark_lowest(word, warps, addresses)
         slots = owners // self._warps << _SLOT_SHIFT | sectors
         if kind == "store":
             self.stored[word].append(np.unique(slots))
             return
         self.loaded[word].append(np.unique(slots))
-        if not self._code[word].volatile:
-            self.order.append(sectors[owners < self._warps])
+        match self._code[word]:
+            case Instruction(volatile=True) | Instruction(cache=Cache.CG | Cache.CV):
+                self.amounts["bypass_sectors"][word] += len(sectors)  # only L2 has them
+            case Instruction(cache=Cache.CS | Cache.LU):
+                self.streamed.append(sectors[owners < self._warps])
+            case _:
+                self.order.append(sectors[owners < self._warps])
 
     def _update(self, word: int, warps: Numbers, addresses: Numbers) -> None:
         owners, sectors = sectors_of(warps, addresses)
-        self.totals["atomic_requests"] += len(np.unique(warps))
-        self.totals["atomic_sectors"] += len(sectors)
-        self.totals["l1_global_wavefronts"] += wavefronts_of(owners, sectors)
+        self.amounts["atomic_requests"][word] += len(np.unique(warps))
+        self.amounts["atomic_sectors"][word] += len(sectors)
+        self.amounts["l1_global_wavefronts"][word] += wavefronts_of(owners, sectors)
         self._keep(2 * len(sectors))
+        self._mark_lowest(word, warps, addresses)
         self.stored[word].append(np.unique(owners // self._warps << _SLOT_SHIFT | sectors))
         once = np.unique(warps << _SLOT_SHIFT + 2 | addresses >> 2)
         slot = (once >> _SLOT_SHIFT + 2) // self._warps
         self.updated.append(slot << _SLOT_SHIFT + 2 | once & ((1 << _SLOT_SHIFT + 2) - 1))
+
+    def _mark_lowest(self, word: int, warps: Numbers, addresses: Numbers) -> None:
+        known = self.lowest.get(word)
+        if known is None:
+            known = self.lowest[word] = np.full(self._slots, _FAR, dtype=np.int64)
+        np.minimum.at(known, warps // self._warps, addresses)
 
     def _keep(self, sectors: int) -> None:
         self._kept += sectors

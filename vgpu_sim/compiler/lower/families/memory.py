@@ -10,6 +10,7 @@ from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
 from vgpu_sim.compiler.lower.frames import LocalVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import (
+    Cache,
     DataType,
     Literal,
     Op,
@@ -29,6 +30,7 @@ MAX_GLOBAL_VECTOR_BYTES = 32
 
 _WIDE = "b128"
 _WIDE_SPACES = (Space.GLOBAL, Space.GENERIC)
+_HINTED = {"L1::no_allocate": Cache.CG, "L1::evict_first": Cache.CS}
 
 
 def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
@@ -231,7 +233,15 @@ def _load(
         displacement=displacement,
         volatile="volatile" in match or "loading" in match,
         read_only="nc" in match,
+        cache=_cache(match) if space in _WIDE_SPACES else Cache.CA,
     )
+
+
+def _cache(match: Match) -> Cache:
+    """Return what a load's cache operator, or its hint to the first level, says of that level."""
+    if "lcache" in match:
+        return Cache[match["lcache"].upper()]
+    return _HINTED.get(match.get("evict") or "", Cache.CA)
 
 
 def _check_vector(

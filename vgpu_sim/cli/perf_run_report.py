@@ -1,0 +1,255 @@
+"""What ``tessera perf run`` prints and writes: each launch, or launches put together on request."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from vgpu_sim.hal.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
+from vgpu_sim.perf.kernels.copies import Way
+
+_OVER_LINKS: Final = (Way.H2D.value, Way.D2H.value, Way.P2P.value)
+_MOST_LINES: Final = 64  # launches that are printed one by one
+
+
+@dataclass(slots=True)
+class Context:
+    """What one context reported at its end."""
+
+    rows: list[ModelledLaunches] = field(default_factory=list)
+    order: list[tuple[int, float]] = field(default_factory=list)
+    summaries: list[ModelledSummary] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Heard:
+    """What the contexts of a run reported at their ends, by the process that served each."""
+
+    contexts: dict[object, Context] = field(default_factory=dict)
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Take one event of gpud. Raises ValueError for one that is none."""
+        if event.get("event") != "modelled":
+            return
+        context = self.contexts.setdefault(event.get("pid"), Context())
+        if "summary" in event:
+            context.summaries.append(ModelledSummary.checked(event["summary"]))
+        elif "order" in event:
+            context.order += ModelledOrder.checked(event["order"]).launches
+        else:
+            context.rows.append(ModelledLaunches.checked(event.get("launches")))
+
+    @property
+    def summaries(self) -> list[ModelledSummary]:
+        """Of all contexts."""
+        return [one for context in self.contexts.values() for one in context.summaries]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Launches that are equal in shape, arguments and counts; ``estimate`` is None where there are
+    no counts. ``context`` numbers the contexts from 0 on."""
+
+    context: int
+    launches: ModelledLaunches
+    estimate: Estimate | None
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether each takes this time at least."""
+        return self.estimate is None or self.estimate.is_bound
+
+    @property
+    def each_us(self) -> float:
+        """The time of one launch."""
+        return self.launches.us / max(1, self.launches.launches)
+
+    @property
+    def shape(self) -> str:
+        """Grid and block."""
+        one = self.launches
+        return "x".join(map(str, one.grid)) + " blocks of " + "x".join(map(str, one.block))
+
+    @property
+    def name(self) -> str:
+        """Kernel, arguments and shape."""
+        return f"{self.launches.kernel}({self.launches.arguments}) {self.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run on one board. ``rows`` are of all contexts; ``launches`` are (row, start) in order."""
+
+    chip: Chip
+    summaries: Sequence[ModelledSummary]
+    rows: Sequence[Row]
+    launches: Sequence[tuple[Row, float]]
+
+
+def report_of(chip: Chip, heard: Heard) -> Report:
+    """Predict again, from the counts that were reported, what each launch would take."""
+    rows: list[Row] = []
+    launches: list[tuple[Row, float]] = []
+    for number, context in enumerate(heard.contexts.values()):
+        own = [Row(number, one, _estimate(chip, one)) for one in context.rows]
+        rows += own
+        launches += [(own[place], at) for place, at in context.order if place < len(own)]
+    return Report(chip, heard.summaries, rows, launches)
+
+
+def _estimate(chip: Chip, one: ModelledLaunches) -> Estimate | None:
+    try:
+        return estimate(chip, Counts.of(one.counts)) if one.counts else None
+    except PerfError:  # of a worker that reports what no board can do
+        return None
+
+
+def lines(report: Report, *, grouped: bool) -> Iterator[str]:
+    """Yield the text: launches, then copies and gaps."""
+    chip = report.chip
+    what = f"{chip.sms} multiprocessors, {chip.dram_peak / 1e3:.0f} GB/s"
+    yield f"on {chip.board.product} ({what}), modelled; kernels were not measured on it"
+    yield from _groups(report) if grouped else _launches(report)
+    for summary in report.summaries:
+        for copy in summary.copies:
+            rate = copy.bytes / copy.us / 1e3 if copy.us else 0.0
+            yield (
+                f"{copy.count:>9} {copy.us:>12.2f} {copy.us / max(1, copy.count):>11.2f}"
+                f" {rate:>7.1f} GB/s {'':>10}  [{copy.way}] {copy.bytes} bytes"
+            )
+        yield (
+            f"from first to last {summary.span_us:.2f} us, of which nothing ran in"
+            f" {summary.gaps_us:.2f} us (the host's own work is not counted)"
+        )
+        if summary.left_out:
+            yield f"{summary.left_out} launches of further kinds are not listed"
+    sharing = sum(any(copy.way in _OVER_LINKS for copy in one.copies) for one in report.summaries)
+    if sharing > 1:
+        yield (
+            f"{sharing} contexts copied over links, each as if alone: none was slowed by another"
+            " (tessera perf predict copy --with: what sharing costs)"
+        )
+    if any(row.is_bound for row in report.rows):
+        yield "≥: at least; not all that the launch does was counted"
+    if not report.summaries:
+        yield "no context ended while this listened: nothing to report"
+
+
+def _launches(report: Report) -> Iterator[str]:
+    yield (f"{'launch':>9} {'start us':>12} {'us':>11} {'bound by':>12} {'occupancy':>10}  kernel")
+    for number, (row, at) in enumerate(report.launches[:_MOST_LINES], 1):
+        yield (
+            f"{number:>9} {at:>12.2f} {_time(row.each_us, row.is_bound)} {_character(row)}"
+            f"  {row.launches.kernel}({row.launches.arguments}) {row.shape}{_note(row)}"
+        )
+    more = len(report.launches) - _MOST_LINES
+    if more > 0:
+        yield f"{more} more launches: --group puts launches together, --json lists all"
+
+
+def _groups(report: Report) -> Iterator[str]:
+    yield (
+        f"{'launches':>9} {'total us':>12} {'mean us':>11} {'bound by':>12} {'occupancy':>10}"
+        "  kernel"
+    )
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in report.rows:
+        groups.setdefault((row.launches.kernel, row.shape), []).append(row)
+    for (kernel, shape), rows in sorted(
+        groups.items(), key=lambda one: -sum(row.launches.us for row in one[1])
+    ):
+        count = sum(row.launches.launches for row in rows)
+        us = sum(row.launches.us for row in rows)
+        longest = max(rows, key=lambda row: row.launches.us)
+        times = [row.each_us for row in rows]
+        between = f", {min(times):.2f} to {max(times):.2f} us" if len(rows) > 1 else ""
+        bound = any(row.is_bound for row in rows)
+        yield (
+            f"{count:>9} {us:>12.2f} {_time(us / max(1, count), bound)} {_character(longest)}"
+            f"  {kernel} ({shape}{between}){_note(longest)}"
+        )
+
+
+def _time(us: float, bound: bool) -> str:
+    return f"{('≥ ' if bound else '') + f'{us:.2f}':>11}"
+
+
+def _character(row: Row) -> str:
+    found, bound, occupancy = row.estimate, "-", "-"
+    if found is not None:
+        resident = found.times.occupancy
+        share = resident.blocks * resident.warps_per_block / found.chip.warps
+        bound, occupancy = found.bound_by, f"{100 * share:.0f} %"
+    return f"{bound:>12} {occupancy:>10}"
+
+
+def _note(row: Row) -> str:
+    return f" ({row.launches.note})" if row.launches.note else ""
+
+
+def details(report: Report) -> Iterator[str]:
+    """Yield causes and metrics of each row."""
+    for row in report.rows:
+        found = row.estimate
+        if found is None:
+            continue
+        limiter = found.times.occupancy.limiter
+        yield (
+            f"{row.name}: {found.us:.2f} us, {row.launches.launches} launches;"
+            f" occupancy limited by {limiter}"
+        )
+        for cause, part in found.stack.items():
+            yield f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %"
+        for name, value in found.metrics().items():
+            yield f"  {name:76}{value:18.2f}"
+
+
+def page_of(report: Report, *, grouped: bool) -> str:
+    """Return the page of ``--html``."""
+    shown = [
+        page.Shown(row.name, row.launches.launches, row.launches.us, row.estimate)
+        for row in report.rows
+    ]
+    return page.page(report.chip, shown, list(lines(report, grouped=grouped)))
+
+
+def document_of(report: Report) -> dict[str, Any]:
+    """Return what ``--json`` writes."""
+    places = {id(row): place for place, row in enumerate(report.rows)}
+    return {
+        "modelled": True,
+        "board": report.chip.board.name,
+        "multiprocessors": report.chip.sms,
+        "kernels": [_row(row) for row in report.rows],
+        "launches": [
+            {
+                "row": places[id(row)],
+                "kernel": row.launches.kernel,
+                "arguments": row.launches.arguments,
+                "context": row.context,
+                "start_us": at,
+                "us": row.each_us,
+                "at_least": row.is_bound,
+            }
+            for row, at in report.launches
+        ],
+        "contexts": [summary.to_json() for summary in report.summaries],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    one, found = row.launches, row.estimate
+    return {
+        "context": row.context,
+        "kernel": one.kernel,
+        "arguments": one.arguments,
+        "grid": one.grid,
+        "block": one.block,
+        "launches": one.launches,
+        "us": one.us,
+        "at_least": row.is_bound,
+        "note": one.note,
+        "stack_us": found.stack if found is not None else {},
+        "metrics": found.metrics() if found is not None else {},
+    }

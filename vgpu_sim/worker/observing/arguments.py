@@ -1,0 +1,38 @@
+"""A launch's parameters as a key of samples, and as text that tells launches apart."""
+
+from collections.abc import Callable
+from typing import Final
+
+from vgpu_sim.isa import Function
+
+_LINE: Final = 128  # bytes: where in one a buffer begins matters, where else it does not
+_WORD: Final = 8
+_MOST_TEXT: Final = 120
+
+
+def key_of(parameters: bytes, place_of: Callable[[int], int | None]) -> bytes:
+    """Return the parameters with addresses replaced by what memory they are of, which ``place_of``
+    numbers, and where in a line."""
+    words = []
+    for at in range(0, len(parameters) - _WORD + 1, _WORD):
+        word = int.from_bytes(parameters[at : at + _WORD], "little")
+        place = place_of(word)
+        if place is not None:
+            word = 1 << 63 | place << 7 | word % _LINE
+        words.append(word.to_bytes(_WORD, "little"))
+    return b"".join(words) + parameters[len(words) * _WORD :]
+
+
+def text_of(function: Function, parameters: bytes, place_of: Callable[[int], int | None]) -> str:
+    """Return the values as integers: an asterisk for an address, dots for what is no number."""
+    shown = []
+    for one in function.parameters:
+        value = int.from_bytes(parameters[one.offset : one.offset + one.size], "little")
+        if one.size > _WORD:
+            shown.append("...")
+        elif one.size == _WORD and place_of(value) is not None:
+            shown.append("*")
+        else:
+            shown.append(str(value))
+    text = ", ".join(shown)
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 3] + "..."

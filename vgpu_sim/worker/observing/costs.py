@@ -1,0 +1,267 @@
+"""What launches would take: sampled before they run, scaled by their counters afterwards."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.exec.errors import BadAddress, ExecutionError
+from vgpu_sim.exec.interp import Memory
+from vgpu_sim.hal.ports import Launch
+from vgpu_sim.isa import Module, container
+from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.kernels import Chip, Counts, estimate
+from vgpu_sim.worker.observing import arguments
+from vgpu_sim.worker.observing.counting import SLOTS, Plan, counted
+from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
+from vgpu_sim.worker.observing.sampler import Place, sample
+from vgpu_sim.worker.observing.scaling import Sample, Tally, counts_of, unseen_words
+from vgpu_sim.worker.observing.watch import MOST_WORDS, PROBE_WORDS
+
+_MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
+_MOST_COSTS: Final = 256
+_MANY: Final = 16  # sets of arguments of a kernel and shape that are sampled whole, each
+_LATER_BLOCKS: Final = 4
+_BYTES: Final = 8
+Extents = Sequence[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Kernel:
+    """A kernel that is loaded, as its source has it."""
+
+    name: str
+    container: bytes
+    segment_base: int
+    dependence: Dependence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Of a launch; ``counts`` is None, with a reason, where it could not be sampled."""
+
+    us: float
+    share: float
+    counts: Counts | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """A launch that runs. ``sample`` is None, with a reason in ``note``, where there is none."""
+
+    kernel: Kernel | None
+    launch: Launch
+    arguments: str = ""
+    key: bytes = b""
+    sample: Sample | None = None
+    note: str = ""
+    alone: bool = True  # no other launch adds to the same counters
+
+
+@dataclass(slots=True)
+class _Module:
+    module: Module
+    plans: Mapping[str, Plan]
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    name: str
+    container: bytes
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+
+
+@dataclass(slots=True)
+class _Known:
+    """Samples of a kernel and shape, by arguments."""
+
+    keys: set[bytes] = field(default_factory=set)
+    by_signature: dict[bytes, bytes] = field(default_factory=dict)
+
+
+class Costs:
+    """Of one context. ``memory`` makes what the interpreter reads, ``extents`` the memory that is
+    there; ``place_of`` numbers what memory an address is of. No method may run beside another."""
+
+    def __init__(
+        self,
+        chip: Chip,
+        memory: Callable[[], Memory],
+        extents: Callable[[], Extents],
+        place_of: Callable[[int], int | None],
+    ) -> None:
+        self._chip = chip
+        self._memory = memory
+        self._extents = extents
+        self._place_of = place_of
+        self._kernels: dict[int, Kernel] = {}
+        self._modules: dict[bytes, _Module] = {}
+        self._known: dict[_Variant, _Known] = {}
+        self._samples: OrderedDict[tuple[_Variant, bytes], Sample] = OrderedDict()
+        self._weight = 0
+        self._costs: OrderedDict[tuple[int, bytes], tuple[Sample, Cost]] = OrderedDict()
+
+    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
+        """Take note of a module's kernels, by name, with its container."""
+        for name, handle in kernels.items():
+            self._kernels[int(handle)] = Kernel(name, image, segment_base)
+
+    def unloaded(self, kernels: Sequence[int]) -> None:
+        """Forget kernels whose module is unloaded."""
+        gone = [self._kernels.pop(int(one), None) for one in kernels]
+        left = {one.container for one in self._kernels.values()}
+        lost = {one.container for one in gone if one is not None} - left
+        for one in lost:
+            self._modules.pop(one, None)
+        for variant in [one for one in self._known if one.container in lost]:
+            del self._known[variant]
+        for key in [one for one in self._samples if one[0].container in lost]:
+            self._weight -= self._samples.pop(key).watch.weight
+
+    def begin(self, handle: int, launch: Launch, *, alone: bool) -> Begun:
+        """Sample a launch before it runs, and set its counters to zero."""
+        kernel = self._kernels.get(handle)
+        if kernel is None:  # unloaded meanwhile: the launch itself says so
+            return Begun(None, launch, note="its module was unloaded")
+        module = self._module(kernel)
+        function = module.module.function(kernel.name)
+        text = arguments.text_of(function, launch.parameters, self._place_of)
+        key = arguments.key_of(launch.parameters, self._place_of)
+        begun = Begun(kernel, launch, text, key, alone=alone)
+        try:
+            begun = replace(begun, sample=self._sample(kernel, launch, key))
+        except (ExecutionError, ValueError) as err:
+            begun = replace(begun, note=f"not sampled: {err}")
+        plan = module.plans.get(kernel.name)
+        if alone and plan is not None and plan.counters:
+            where = _words(kernel.segment_base + plan.offset, plan.bytes)
+            self._memory().store(where, np.zeros(len(where), dtype=np.uint64), _BYTES)
+        return begun
+
+    def end(self, begun: Begun) -> Cost:
+        """Return what a launch that has run would take."""
+        kernel, found = begun.kernel, begun.sample
+        if kernel is None or found is None:
+            return Cost(self._chip.launch_us, 1.0, None, begun.note)
+        module = self._module(kernel)
+        plan = module.plans.get(kernel.name)
+        tally = self._tally(kernel, plan) if begun.alone and plan is not None else None
+        key = (id(found), repr(tally).encode() if tally is None else _digest(tally))
+        known = self._costs.get(key)
+        if known is not None:
+            self._costs.move_to_end(key)
+            return known[1]
+        cost = self._cost(begun, found, (plan, tally) if plan and tally else None)
+        self._costs[key] = found, cost  # which keeps the sample, so that its identity stays its own
+        if len(self._costs) > _MOST_COSTS:
+            self._costs.popitem(last=False)
+        return cost
+
+    def _cost(self, begun: Begun, found: Sample, counts: tuple[Plan, Tally] | None) -> Cost:
+        try:
+            beside = self._later(begun, found, counts)
+            predicted = estimate(self._chip, counts_of(self._chip, found, counts, beside))
+        except (PerfError, ValueError) as err:
+            return Cost(self._chip.launch_us, 1.0, None, f"not sampled: {err}")
+        notes = "; ".join(predicted.notes)
+        return Cost(predicted.us, predicted.share, predicted.counts, notes)
+
+    def _module(self, kernel: Kernel) -> _Module:
+        found = self._modules.get(kernel.container)
+        if found is None:
+            module = container.decode(kernel.container)
+            _, plans = counted(module)
+            found = self._modules[kernel.container] = _Module(module, plans)
+        return found
+
+    def _sample(self, kernel: Kernel, launch: Launch, key: bytes) -> Sample:
+        """Return a sample of this launch, or of an earlier one that was the same as far as seen."""
+        variant = _Variant(
+            kernel.name, kernel.container, launch.grid, launch.block, launch.shared_bytes
+        )
+        known = self._known.setdefault(variant, _Known())
+        if kernel.dependence is None:
+            function = self._module(kernel).module.function(kernel.name)
+            kernel.dependence = dependence_of(function)
+        fresh = key not in known.keys
+        stored = self._samples.get((variant, key))
+        if stored is not None and not kernel.dependence.on_memory:
+            self._samples.move_to_end((variant, key))
+            return stored
+        if stored is not None or (fresh and len(known.keys) >= _MANY):
+            probe = self._run(kernel, launch, PROBE_WORDS + 1)
+            if not probe.truncated:
+                return self._keep(variant, key, probe)
+            like = known.by_signature.get(probe.watch.signature)
+            stored = self._samples.get((variant, like)) if like is not None else None
+            if stored is not None:
+                return stored
+        return self._keep(variant, key, self._run(kernel, launch, MOST_WORDS))
+
+    def _run(
+        self, kernel: Kernel, launch: Launch, most_words: int, blocks: Sequence[int] | None = None
+    ) -> Sample:
+        module = self._module(kernel).module
+        place = Place(kernel.segment_base, self._chip.sms, self._extents())
+        function = module.function(kernel.name)
+        return sample(module, function, launch, place, self._memory(), most_words, blocks)
+
+    def _keep(self, variant: _Variant, key: bytes, found: Sample) -> Sample:
+        known = self._known[variant]
+        known.keys.add(key)
+        if found.watch.signature:
+            known.by_signature[found.watch.signature] = key
+        old = self._samples.pop((variant, key), None)
+        self._weight += found.watch.weight - (old.watch.weight if old is not None else 0)
+        self._samples[variant, key] = found
+        while self._weight > _MOST_WEIGHT and len(self._samples) > 1:
+            _, gone = self._samples.popitem(last=False)
+            self._weight -= gone.watch.weight
+        return found
+
+    def _later(
+        self, begun: Begun, found: Sample, counts: tuple[Plan, Tally] | None
+    ) -> Sample | None:
+        """Sample blocks of a launch that has run which did what no sampled block did.
+
+        What the launch has written is there by then; that these blocks do the same again is not
+        certain, so only their character is taken, for code that was not seen at all.
+        """
+        if counts is None or counts[1].slots is None or not unseen_words(found, *counts):
+            return None
+        assert begun.kernel is not None
+        total = found.launch.block_count
+        heaviest = np.argsort(counts[1].slots)[::-1][:_LATER_BLOCKS].tolist()
+        blocks = [block for slot in heaviest for block in range(slot, total, SLOTS)]
+        try:
+            return self._run(begun.kernel, begun.launch, MOST_WORDS, blocks)
+        except (ExecutionError, ValueError):
+            return None
+
+    def _tally(self, kernel: Kernel, plan: Plan) -> Tally | None:
+        if not plan.counters:
+            return Tally((), 0, None)
+        try:
+            words = self._memory().load(
+                _words(kernel.segment_base + plan.offset, plan.bytes), _BYTES
+            )
+        except BadAddress:  # unloaded meanwhile
+            return None
+        counters = tuple(int(one) for one in words[: plan.counters])
+        if not plan.loops:
+            return Tally(counters, 0, None)
+        return Tally(counters, int(words[plan.counters]), words[plan.counters + 1 :].copy())
+
+
+def _words(begin: int, size: int) -> np.ndarray:
+    return np.uint64(begin) + np.arange(0, size, _BYTES, dtype=np.uint64)
+
+
+def _digest(tally: Tally) -> bytes:
+    slots = b"" if tally.slots is None else tally.slots.tobytes()
+    return repr((tally.counters, tally.longest)).encode() + slots

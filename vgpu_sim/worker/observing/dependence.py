@@ -1,0 +1,75 @@
+"""What a kernel's course depends on, read from its code: values in memory, or other threads.
+
+Registers are looked at as a whole, wherever they are written: what may depend counts as if it did.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vgpu_sim.exec import cfg
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Op, Predicate, Register, Space, polls
+
+Place = Register | Predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Dependence:
+    """``on_memory``: branches or addresses depend on values in memory. ``waiting``: the words of
+    loops that another thread may end."""
+
+    on_memory: bool
+    waiting: frozenset[int]
+
+
+def dependence_of(function: Function) -> Dependence:
+    """Analyse a kernel; one whose control flow cannot be read waits nowhere."""
+    code = function.code
+    loaded = _reached(
+        code,
+        (
+            place
+            for one in code
+            if EFFECTS[one.op].reads and one.space is not Space.PARAM
+            for place in _written(one)
+        ),
+    )
+    on_memory = any(
+        (one.guard is not None and one.guard.predicate in loaded)
+        or (EFFECTS[one.op].accesses and bool(one.srcs) and one.srcs[0] in loaded)
+        for one in code
+    )
+    try:
+        graph = cfg.build(function)
+    except cfg.ControlFlowError:
+        return Dependence(on_memory, frozenset())
+    waiting: set[int] = set()
+    for blocks in graph.loops.values():
+        words = [word for block in blocks for word in graph.blocks[block].words]
+        seen = _reached(
+            code, (place for word in words if polls(code[word]) for place in _written(code[word]))
+        )
+        leaves = (code[word].guard for word in words if EFFECTS[code[word].op].leaves)
+        if any(guard is not None and guard.predicate in seen for guard in leaves):
+            waiting.update(words)
+    return Dependence(on_memory, frozenset(waiting))
+
+
+def _written(instruction: Instruction) -> Iterable[Place]:
+    if instruction.op is Op.RED:
+        return ()
+    return (one for one in instruction.dsts if one is not None)
+
+
+def _reached(code: tuple[Instruction, ...], sources: Iterable[Place]) -> set[Place]:
+    """Return the registers and predicates whose values may depend on ``sources``."""
+    found = set(sources)
+    grew = bool(found)
+    while grew:
+        grew = False
+        for one in code:
+            guard = one.guard.predicate if one.guard is not None else None
+            if guard in found or any(source in found for source in one.srcs):
+                more = {place for place in one.dsts if place is not None} - found
+                found |= more
+                grew = grew or bool(more)
+    return found

@@ -1,0 +1,299 @@
+"""What a whole launch does: the character of sampled blocks, times what its code has counted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.errors import Block
+from vgpu_sim.isa import Function
+from vgpu_sim.perf.kernels import reuse
+from vgpu_sim.perf.kernels.chip import SECTOR, Chip
+from vgpu_sim.perf.kernels.counts import Counts
+from vgpu_sim.perf.kernels.occupancy import occupancy_of
+from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
+from vgpu_sim.perf.kernels.scoreboard import CHAIN, alone
+from vgpu_sim.worker.observing import touched
+from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
+from vgpu_sim.worker.observing.watch import Amounts, Watch, slots_and_places
+
+_TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
+_COUNTED: Final = (
+    *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
+    *("store_bytes", "atomic_requests", "atomic_sectors", "l1_global_wavefronts"),
+    *("l1_shared_wavefronts", "shared_requests", "shared_ideal_wavefronts"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a launch is needed when its blocks have run."""
+
+    function: Function
+    grid: Block
+    threads_per_block: int
+    warps_per_block: int
+    shared_bytes: int
+
+    @property
+    def block_count(self) -> int:
+        """Blocks of the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Blocks of a launch that ran: at ``places``, the first of which is looked at most closely."""
+
+    launch: Shape
+    watch: Watch
+    places: tuple[Block, ...]
+    truncated: bool
+    waiting: frozenset[int]  # words of loops that another thread may end
+    extents: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a launch has counted: counters, the longest thread's cycles, sums of blocks' issues."""
+
+    counters: tuple[int, ...]
+    longest: int
+    slots: NDArray[np.uint64] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """Of each word: visits of threads in the whole launch, and those over the sampled ones."""
+
+    visits: Amounts
+    factors: Amounts
+    unseen: bool  # some words were executed by blocks that were not sampled
+    bound: bool
+
+
+def unseen_words(sample: Sample, plan: Plan, tally: Tally) -> bool:
+    """Return whether the launch has executed words that no sampled block came to."""
+    return _scales(sample, (plan, tally)).unseen
+
+
+def counts_of(
+    chip: Chip,
+    sample: Sample,
+    counted: tuple[Plan, Tally] | None,
+    beside: Sample | None = None,
+) -> Counts:
+    """Return what the launch does. ``beside`` is a sample of blocks that come to further words.
+
+    Without ``counted`` the sampled blocks stand for all; of a sample that did not end the result
+    is then a lower bound, and says so.
+    """
+    launch, watch = sample.launch, sample.watch
+    function, blocks = launch.function, launch.block_count
+    board = _merged(function, watch, beside.watch if beside is not None else None)
+    scales = _scales(sample, counted, board.present)
+    per_block = scales.factors / blocks
+    values = {name: float(board.amounts[name] @ per_block) for name in _COUNTED}
+    values |= _issues(function, board, per_block, watch.kept)
+    occupancy = occupancy_of(
+        chip, launch.threads_per_block, function.physical.peak_registers, launch.shared_bytes
+    )
+    values["l1_missed_sectors"] = _missed(chip, sample, board, per_block, occupancy.blocks)
+    values |= _chain(sample, board, scales)
+    longest, mean, heaviest = _extremes(sample, counted, scales)
+    factor = _mean_factor(board.amounts["atomic_requests"], per_block, len(sample.places))
+    growths = {word: scales.factors[word] * len(sample.places) / blocks for word in watch.lowest}
+    footprints = touched.Footprints(watch, sample.places, growths, sample.extents)
+    wave = _wave(launch.grid, chip.sms * occupancy.blocks)
+    return Counts(
+        **values,
+        blocks=blocks,
+        block_threads=launch.threads_per_block,
+        registers=function.physical.peak_registers,
+        shared_bytes=launch.shared_bytes,
+        sampled=len(sample.places),
+        bound=float(scales.bound),
+        barriers=float(board.amounts["barriers"] @ per_block) / launch.warps_per_block,
+        hot_updates=_hottest(watch, len(sample.places), blocks) * factor,
+        longest_cycles=longest,
+        mean_cycles=mean,
+        heaviest_block=heaviest,
+        unique_load_bytes=footprints.bytes(watch.loaded, launch.grid),
+        unique_store_bytes=footprints.bytes(watch.stored, launch.grid),
+        wave_load_bytes=footprints.bytes(watch.loaded, wave),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Board:
+    present: NDArray[np.int64]
+    issued: NDArray[np.int64]
+    lanes: NDArray[np.int64]
+    first: NDArray[np.int64]
+    chain: dict[str, Amounts]
+    amounts: dict[str, Amounts]
+
+
+def _merged(function: Function, watch: Watch, beside: Watch | None) -> _Board:
+    """Take what each word does from the sample, and of words that it lacks from the other one."""
+    zeros = np.zeros(len(function.code))
+    names = (*_COUNTED, "bypass_sectors", "barriers")
+    amounts = {name: watch.amounts.get(name, zeros) for name in names}
+    found = _Board(watch.present, watch.issued, watch.lanes, watch.first, watch.chain, amounts)
+    if beside is None:
+        return found
+    lacking, unwatched = watch.present == 0, watch.first == 0
+    return _Board(
+        np.where(lacking, beside.present, found.present),
+        np.where(lacking, beside.issued, found.issued),
+        np.where(lacking, beside.lanes, found.lanes),
+        np.where(unwatched, beside.first, found.first),
+        {n: np.where(unwatched, beside.chain[n], watch.chain[n]) for n in CHAIN},
+        {n: np.where(lacking, beside.amounts.get(n, zeros), amounts[n]) for n in names},
+    )
+
+
+def _scales(
+    sample: Sample,
+    counted: tuple[Plan, Tally] | None,
+    present: NDArray[np.int64] | None = None,
+) -> _Scales:
+    launch, watch = sample.launch, sample.watch
+    present = watch.present if present is None else present
+    code, threads = launch.function.code, launch.block_count * launch.threads_per_block
+    even = np.full(len(code), launch.block_count / len(sample.places))
+    if counted is None:
+        return _Scales(present * even, even, False, True)
+    plan, tally = counted
+    visits = np.array(
+        [threads if n == ONCE else tally.counters[n] for n in plan.counter_of], dtype=np.float64
+    )
+    # How often threads of this machine look says nothing of a board.
+    waiting = sorted(sample.waiting)
+    visits[waiting] = np.minimum(visits[waiting], threads)
+    factors = np.divide(visits, present, out=np.zeros(len(code)), where=present > 0)
+    seen = np.zeros(plan.counters + 1, dtype=np.bool_)
+    seen[[n for n, lanes in zip(plan.counter_of, present, strict=True) if lanes]] = True
+    unseen = any(count and not seen[n] for n, count in enumerate(tally.counters))
+    # Words of a counter that the sample ended before: as often as those that it came to.
+    lacking = [
+        word
+        for word, n in enumerate(plan.counter_of)
+        if not present[word] and (seen[n] or n == ONCE) and visits[word] and sample.truncated
+    ]
+    visits[present == 0] = 0
+    return _Scales(visits, factors, unseen, unseen or bool(lacking) or bool(waiting))
+
+
+def _issues(
+    function: Function, board: _Board, per_block: Amounts, kept: Sequence[float]
+) -> dict[str, float]:
+    """Return instructions and operations of a block, by pipe and type."""
+    pipes = dict.fromkeys(Pipe, 0.0)
+    tensors = dict.fromkeys(_TENSORS, 0.0)
+    issued = lanes = flop = 0.0
+    for word in np.flatnonzero(board.issued).tolist():
+        instruction, factor = function.code[word], float(per_block[word])
+        work, warps = work_of(instruction), board.issued[word] * factor * kept[word]
+        for pipe, issues in work.items():
+            pipes[pipe] += issues * warps
+        issued += sum(work.values()) * warps
+        lanes += sum(work.values()) * board.lanes[word] * factor * kept[word]
+        done = flop_of(instruction) * board.lanes[word] * factor
+        flop += done
+        if kind := tensor_type(instruction):
+            tensors[kind] += done
+    found = {"warp_instructions": issued, "thread_instructions": lanes, "flop": flop}
+    found |= {f"pipe_{pipe.value}": n for pipe, n in pipes.items() if pipe is not Pipe.TENSOR}
+    return found | {f"tensor_{kind}": n for kind, n in tensors.items()}
+
+
+def _chain(sample: Sample, board: _Board, scales: _Scales) -> dict[str, float]:
+    """Return what a mean warp waits for: what the watched one did, as often as warps come there."""
+    launch = sample.launch
+    warps = launch.block_count * launch.warps_per_block
+    visits = board.issued * scales.factors / warps  # of a mean warp
+    watched = board.first > 0
+    times = np.divide(visits, board.first, out=np.zeros(len(visits)), where=watched)
+    found = {name: float(board.chain[name] @ times) for name in CHAIN}
+    for word in np.flatnonzero((board.issued > 0) & ~watched).tolist():
+        for name, part in zip(CHAIN, alone(launch.function.code[word]), strict=True):
+            found[name] += part * float(visits[word]) * sample.watch.kept[word]
+    return found
+
+
+def _extremes(
+    sample: Sample, counted: tuple[Plan, Tally] | None, scales: _Scales
+) -> tuple[float, float, float]:
+    """Return the cycles of the longest and of the mean thread, and how much more instructions the
+    heaviest block has than the mean one."""
+    if counted is None or sample.waiting or counted[1].slots is None:
+        return 0.0, 0.0, 1.0
+    plan, tally = counted
+    blocks = sample.launch.block_count
+    threads = blocks * sample.launch.threads_per_block
+    *cycles, once = plan.cycles
+    mean = once + sum(n * each for n, each in zip(tally.counters, cycles, strict=True)) / threads
+    slots = np.asarray(tally.slots, dtype=np.float64)
+    each = float(slots.sum()) / blocks
+    sharing = -(-(blocks - np.arange(SLOTS)) // SLOTS)  # blocks that add to a sum
+    beyond = np.where(sharing > 0, slots - np.maximum(sharing - 1, 0) * each, 0.0)
+    return float(tally.longest), mean, max(1.0, float(beyond.max()) / each if each else 1.0)
+
+
+def _mean_factor(amounts: Amounts, per_block: Amounts, sampled: int) -> float:
+    seen = float(amounts.sum()) / sampled
+    return float(amounts @ per_block) / seen if seen else 1.0
+
+
+def _missed(chip: Chip, sample: Sample, board: _Board, per_block: Amounts, resident: int) -> float:
+    """Return the sectors of a block that its share of the first-level cache does not have."""
+    watch, loads = sample.watch, float(board.amounts["load_sectors"] @ per_block)
+    bypassing = float(board.amounts["bypass_sectors"] @ per_block)
+    order = np.concatenate(watch.order) if watch.order else np.empty(0, np.int64)
+    streamed = np.concatenate(watch.streamed) if watch.streamed else np.empty(0, np.int64)
+    asked = len(order) + len(streamed)
+    if not asked:
+        return loads
+    left = max(0, chip.l1_bytes - resident * sample.launch.shared_bytes)
+    room = left / resident / SECTOR
+    missed = reuse.misses(order, room)
+    cold = len(np.unique(order))
+    together = len(np.unique(np.concatenate((order, streamed))))
+    if together <= room:  # nothing has to leave
+        missed += together - cold
+        cold = together
+    else:
+        missed += len(streamed)
+        cold += len(np.unique(streamed))
+    cached = max(0.0, loads - bypassing)
+    if not sample.truncated:
+        return bypassing + cached * missed / asked
+    # What comes for the first time grows as it did; what had to leave does so as often.
+    growth = touched.growth_of([*watch.order, *watch.streamed], cached / asked)
+    again = (missed - cold) / asked * cached
+    return bypassing + min(cached, cold * growth + again)
+
+
+def _hottest(watch: Watch, count: int, blocks: int) -> float:
+    """Return how many updates the most updated address gets, of the launch."""
+    if not watch.updated:
+        return 0.0
+    slots, words = slots_and_places(np.concatenate(watch.updated), 2)
+    addresses, which = np.unique(words, return_inverse=True)
+    updates = np.bincount(which, minlength=len(addresses))
+    owners = np.unique(which.astype(np.int64) << 20 | slots) >> 20
+    sharing = np.bincount(owners, minlength=len(addresses))
+    # One that a single sampled block updates is taken to be that block's own.
+    whole = np.where(sharing > 1, updates / count * blocks, updates)
+    return float(whole.max())
+
+
+def _wave(grid: Block, resident: int) -> Block:
+    """Return the part of a grid that is resident at a time, as blocks are handed out: x first."""
+    x = min(grid[0], resident)
+    y = min(grid[1], max(1, resident // grid[0]))
+    z = min(grid[2], max(1, resident // (grid[0] * grid[1])))
+    return x, y, z
