@@ -66,7 +66,7 @@ class ModelledLaunches:
 
 @dataclass(frozen=True, slots=True)
 class ModelledOrder:
-    """Launches in the order in which they ended: which of the ``ModelledLaunches`` each is, and when
+    """Launches in the order of their ends: which of the ``ModelledLaunches`` each is, and when
     it began, in microseconds from the context's first request on."""
 
     launches: tuple[tuple[int, float], ...]

@@ -14,13 +14,15 @@ import numpy as np
 Shape = tuple[int, int, int]
 Overlaps = Mapping[int, float]  # by distance in blocks: share of a block's bytes that both touch
 _POINTS: Final = 400  # at which the sum over distances is taken
+_SCARCE: Final = 1e-3  # bytes in common, of all, that say nothing
+_HALVINGS: Final = 50
 _DRAWN: Final = 4  # blocks at random, of all that are sampled, at least where there are so many
 _PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
 
 
 def probes(grid: Shape, most: int) -> list[Shape]:
-    """Return blocks to sample: one in the middle, others at distances from it on each axis, and the
-    rest drawn at random, always the same ones of a grid."""
+    """Return blocks to sample: one in the middle, others at distances from it on each axis, the
+    first, the last, and the rest drawn at random, always the same ones of a grid."""
     middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
     found = [middle]
     for distance in _PROBES:
@@ -32,7 +34,10 @@ def probes(grid: Shape, most: int) -> list[Shape]:
                     place[axis] = at
                     found.append((place[0], place[1], place[2]))
                     break
-    found = found[: max(1, most - _DRAWN)]
+    found = found[: max(1, most - _DRAWN - 2)]
+    for corner in ((0, 0, 0), (grid[0] - 1, grid[1] - 1, grid[2] - 1)):
+        if len(found) < most and corner not in found:
+            found.append(corner)
     draws = random.Random(repr(grid))
     for _ in range(4 * _DRAWN):
         if len(found) < most:
@@ -51,6 +56,21 @@ def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
     shared = prod(_sharers(size, seen) for size, seen in zip(grid, overlaps, strict=True))
     new = prod(_new(size, seen) for size, seen in zip(grid, overlaps, strict=True))
     return each * max(prod(grid) / shared, new)
+
+
+def drawn(each: float, union: float, sampled: int, blocks: int) -> float:
+    """Return the bytes that ``blocks`` touch, each of which draws ``each`` from a common memory at
+    random, where ``sampled`` of them have touched ``union`` together."""
+    if union >= sampled * each * (1 - _SCARCE):
+        return blocks * each
+    low, high = union, union / _SCARCE  # of that memory
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if middle * (1 - (1 - min(1.0, each / middle)) ** sampled) < union:
+            low = middle
+        else:
+            high = middle
+    return high * (1 - (1 - min(1.0, each / high)) ** blocks)
 
 
 def _sharers(size: int, seen: Overlaps) -> float:

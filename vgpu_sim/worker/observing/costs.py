@@ -14,16 +14,15 @@ from vgpu_sim.isa import Module, container
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, estimate
 from vgpu_sim.worker.observing import arguments
-from vgpu_sim.worker.observing.counting import SLOTS, Plan, counted
+from vgpu_sim.worker.observing.counting import Plan, counted
 from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
 from vgpu_sim.worker.observing.sampler import Place, sample
-from vgpu_sim.worker.observing.scaling import Sample, Tally, counts_of, unseen_words
+from vgpu_sim.worker.observing.scaling import Sample, Tally, counts_of, later_blocks
 from vgpu_sim.worker.observing.watch import MOST_WORDS, PROBE_WORDS
 
 _MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
 _MOST_COSTS: Final = 256
 _MANY: Final = 16  # sets of arguments of a kernel and shape that are sampled whole, each
-_LATER_BLOCKS: Final = 4
 _BYTES: Final = 8
 Extents = Sequence[tuple[int, int]]
 
@@ -232,12 +231,9 @@ class Costs:
         What the launch has written is there by then; that these blocks do the same again is not
         certain, so only their character is taken, for code that was not seen at all.
         """
-        if counts is None or counts[1].slots is None or not unseen_words(found, *counts):
+        blocks = later_blocks(found, counts)
+        if not blocks or begun.kernel is None:
             return None
-        assert begun.kernel is not None
-        total = found.launch.block_count
-        heaviest = np.argsort(counts[1].slots)[::-1][:_LATER_BLOCKS].tolist()
-        blocks = [block for slot in heaviest for block in range(slot, total, SLOTS)]
         try:
             return self._run(begun.kernel, begun.launch, MOST_WORDS, blocks)
         except (ExecutionError, ValueError):

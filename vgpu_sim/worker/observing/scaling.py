@@ -1,24 +1,28 @@
 """What a whole launch does: the character of sampled blocks, times what its code has counted."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import Block
-from vgpu_sim.isa import Function
+from vgpu_sim.isa import EFFECTS, Function, Space
 from vgpu_sim.perf.kernels import reuse
-from vgpu_sim.perf.kernels.chip import SECTOR, Chip
+from vgpu_sim.perf.kernels.chip import LINE, SECTOR, Chip
 from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, alone
 from vgpu_sim.worker.observing import touched
+from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
 from vgpu_sim.worker.observing.watch import Amounts, Watch, slots_and_places
 
+_LATER_BLOCKS: Final = 4
+_UNSEEN_ACCESS: Final = 30  # instructions that an access of unknown character may weigh
+_NEGLIGIBLE: Final = 0.003  # share of unseen instructions that no result depends on: 32 times that
 _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
 _COUNTED: Final = (
     *("load_requests", "load_sectors", "load_bytes", "store_requests", "store_sectors"),
@@ -74,9 +78,14 @@ class _Scales:
     bound: bool
 
 
-def unseen_words(sample: Sample, plan: Plan, tally: Tally) -> bool:
-    """Return whether the launch has executed words that no sampled block came to."""
-    return _scales(sample, (plan, tally)).unseen
+def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int]:
+    """Return blocks to sample beside those that were, as they did what none of these did: the
+    ones with most instructions. Empty where all was seen."""
+    if counted is None or counted[1].slots is None or not _scales(sample, counted).unseen:
+        return []
+    heaviest = np.argsort(counted[1].slots)[::-1][:_LATER_BLOCKS].tolist()
+    total = sample.launch.block_count
+    return [block for slot in heaviest for block in range(slot, total, SLOTS)]
 
 
 def counts_of(
@@ -94,7 +103,9 @@ def counts_of(
     function, blocks = launch.function, launch.block_count
     board = _merged(function, watch, beside.watch if beside is not None else None)
     scales = _scales(sample, counted, board.present)
-    per_block = scales.factors / blocks
+    board, factors = _assumed(sample, board, scales)
+    scales = replace(scales, factors=factors)
+    per_block = factors / blocks
     values = {name: float(board.amounts[name] @ per_block) for name in _COUNTED}
     values |= _issues(function, board, per_block, watch.kept)
     occupancy = occupancy_of(
@@ -104,7 +115,7 @@ def counts_of(
     values |= _chain(sample, board, scales)
     longest, mean, heaviest = _extremes(sample, counted, scales)
     factor = _mean_factor(board.amounts["atomic_requests"], per_block, len(sample.places))
-    growths = {word: scales.factors[word] * len(sample.places) / blocks for word in watch.lowest}
+    growths = {word: factors[word] * len(sample.places) / blocks for word in watch.lowest}
     footprints = touched.Footprints(watch, sample.places, growths, sample.extents)
     wave = _wave(launch.grid, chip.sms * occupancy.blocks)
     return Counts(
@@ -177,14 +188,37 @@ def _scales(
     seen = np.zeros(plan.counters + 1, dtype=np.bool_)
     seen[[n for n, lanes in zip(plan.counter_of, present, strict=True) if lanes]] = True
     unseen = any(count and not seen[n] for n, count in enumerate(tally.counters))
-    # Words of a counter that the sample ended before: as often as those that it came to.
-    lacking = [
-        word
-        for word, n in enumerate(plan.counter_of)
-        if not present[word] and (seen[n] or n == ONCE) and visits[word] and sample.truncated
-    ]
-    visits[present == 0] = 0
-    return _Scales(visits, factors, unseen, unseen or bool(lacking) or bool(waiting))
+    lacking = np.flatnonzero((present == 0) & (visits > 0)).tolist()
+    weights = [_UNSEEN_ACCESS if EFFECTS[code[word].op].accesses else 1 for word in lacking]
+    much = float(visits[lacking] @ weights) > _NEGLIGIBLE * float(visits.sum())
+    return _Scales(visits, factors, unseen, much or bool(waiting))
+
+
+def _assumed(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Amounts]:
+    """Fill in the words that were executed and not sampled, as if warps came there whole and their
+    accesses lay side by side: the least that they can have taken. Return the factors as well."""
+    launch, code = sample.launch, sample.launch.function.code
+    lacking = np.flatnonzero((board.present == 0) & (scales.visits > 0))
+    if not len(lacking):
+        return board, scales.factors
+    visits = scales.visits[lacking].astype(np.int64)
+    arrays = [board.present.copy(), board.issued.copy(), board.lanes.copy()]
+    warps = -(-visits * launch.warps_per_block // launch.threads_per_block)
+    for array, values in zip(arrays, (visits, warps, visits), strict=True):
+        array[lacking] = values
+    amounts = {name: part.copy() for name, part in board.amounts.items()}
+    for word, lanes, issues in zip(lacking.tolist(), visits.tolist(), warps.tolist(), strict=True):
+        one = code[word]
+        if EFFECTS[one.op].accesses and one.space in (Space.GLOBAL, Space.GENERIC):
+            kind = "store" if EFFECTS[one.op].writes else "load"
+            moved = lanes * one.vector * one.type.bytes
+            amounts[f"{kind}_requests"][word] = issues
+            amounts[f"{kind}_bytes"][word] = moved
+            amounts[f"{kind}_sectors"][word] = -(-moved // SECTOR)
+            amounts["l1_global_wavefronts"][word] = max(issues, -(-moved // LINE))
+    factors = scales.factors.copy()
+    factors[lacking] = 1.0
+    return _Board(*arrays, board.first, board.chain, amounts), factors
 
 
 def _issues(
@@ -196,12 +230,12 @@ def _issues(
     issued = lanes = flop = 0.0
     for word in np.flatnonzero(board.issued).tolist():
         instruction, factor = function.code[word], float(per_block[word])
-        work, warps = work_of(instruction), board.issued[word] * factor * kept[word]
+        work, warps = work_of(instruction), float(board.issued[word]) * factor * kept[word]
         for pipe, issues in work.items():
             pipes[pipe] += issues * warps
         issued += sum(work.values()) * warps
-        lanes += sum(work.values()) * board.lanes[word] * factor * kept[word]
-        done = flop_of(instruction) * board.lanes[word] * factor
+        lanes += sum(work.values()) * float(board.lanes[word]) * factor * kept[word]
+        done = flop_of(instruction) * float(board.lanes[word]) * factor
         flop += done
         if kind := tensor_type(instruction):
             tensors[kind] += done
@@ -258,23 +292,34 @@ def _missed(chip: Chip, sample: Sample, board: _Board, per_block: Amounts, resid
     if not asked:
         return loads
     left = max(0, chip.l1_bytes - resident * sample.launch.shared_bytes)
-    room = left / resident / SECTOR
-    missed = reuse.misses(order, room)
-    cold = len(np.unique(order))
-    together = len(np.unique(np.concatenate((order, streamed))))
-    if together <= room:  # nothing has to leave
-        missed += together - cold
-        cold = together
-    else:
-        missed += len(streamed)
-        cold += len(np.unique(streamed))
+    missed = cold = 0
+    for slot in range(len(sample.places)):
+        part = _missed_by_block(_of(order, slot), _of(streamed, slot), left / resident / SECTOR)
+        missed, cold = missed + part[0], cold + part[1]
     cached = max(0.0, loads - bypassing)
     if not sample.truncated:
         return bypassing + cached * missed / asked
     # What comes for the first time grows as it did; what had to leave does so as often.
-    growth = touched.growth_of([*watch.order, *watch.streamed], cached / asked)
+    times = cached * len(sample.places) / asked
+    growth = touched.growth_of([*watch.order, *watch.streamed], times)
     again = (missed - cold) / asked * cached
-    return bypassing + min(cached, cold * growth + again)
+    return bypassing + min(cached, cold / len(sample.places) * growth + again)
+
+
+def _of(keys: Numbers, slot: int) -> Numbers:
+    slots, sectors = slots_and_places(keys)
+    own: Numbers = sectors[slots == slot]
+    return own
+
+
+def _missed_by_block(order: Numbers, streamed: Numbers, room: float) -> tuple[int, int]:
+    """Return how many loads of a block a cache does not have, and how many are the first of their
+    sector. What is streamed leaves as soon as anything has to."""
+    missed, cold = reuse.misses(order, room), len(np.unique(order))
+    together = len(np.unique(np.concatenate((order, streamed))))
+    if together <= room:
+        return missed + together - cold, together
+    return missed + len(streamed), cold + len(np.unique(streamed))
 
 
 def _hottest(watch: Watch, count: int, blocks: int) -> float:

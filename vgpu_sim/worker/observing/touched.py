@@ -8,6 +8,8 @@ growing distances have in common stand for all. No launch touches more than ther
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
+from math import prod
 from typing import Final
 
 import numpy as np
@@ -19,6 +21,11 @@ from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.watch import Watch, slots_and_places
 
 _MOST_RUNS: Final = 1 << 20  # of which a union is taken
+_EVEN: Final = (
+    0.25  # of what near blocks have in common far ones have, where distance does not count
+)
+_MOST_PAIRS: Final = 64
+_ANCHORS: Final = 4
 _AGREE: Final = 0.6  # share of the sampled blocks that must lie where the steps say
 _ALIKE: Final = 0.9  # share of a block's sectors that must lie there
 _Steps = tuple[int, int, int]
@@ -64,9 +71,17 @@ class Footprints:
             steps = self._steps(word, own)
             if steps is None:
                 return None
-            runs = _runs(own[0], steps, grid)
+            agree = [self._agreeing(own, slot, steps) for slot in range(min(_ANCHORS, len(own)))]
+            anchor = int(np.argmax(agree))
+            if agree[anchor] < _AGREE * (len(own) - 1):
+                return None
+            runs = _runs(own[anchor], steps, self.places[anchor], grid)
             if runs is None:
                 return None
+            if agree[anchor] < len(own) - 1 and len(sectors):  # some wrap around
+                low, high = int(sectors.min()) * SECTOR, (int(sectors.max()) + 1) * SECTOR
+                inside = (runs[0] < high) & (runs[1] > low)
+                runs = np.maximum(runs[0][inside], low), np.minimum(runs[1][inside], high)
             begins.append(runs[0])
             ends.append(runs[1])
         return _union(np.concatenate(begins), np.concatenate(ends))
@@ -74,36 +89,40 @@ class Footprints:
     def _steps(self, word: int, own: Sequence[Numbers]) -> _Steps | None:
         """Return by how many bytes a word's addresses move along each axis, if they do."""
         lowest, places = self.watch.lowest[word], self.places
-        if not len(own[0]):
-            return None
         steps = [0, 0, 0]
         for axis in range(3):
-            guesses = []
-            for slot, place in enumerate(places[1:], 1):
-                apart = [one - other for one, other in zip(place, places[0], strict=True)]
-                if apart[axis] and not any(apart[:axis] + apart[axis + 1 :]) and len(own[slot]):
-                    moved = int(lowest[slot] - lowest[0])
-                    guesses.append(moved // apart[axis] if moved % apart[axis] == 0 else None)
+            guesses: list[int | None] = []
+            for (one, here), (other, there) in combinations(enumerate(places), 2):
+                apart = [a - b for a, b in zip(there, here, strict=True)]
+                if not apart[axis] or any(apart[:axis] + apart[axis + 1 :]):
+                    continue
+                if len(own[one]) and len(own[other]):
+                    moved = int(lowest[other] - lowest[one])
+                    guesses.append(None if moved % apart[axis] else moved // apart[axis])
             known = [one for one in guesses if one is not None]
-            if not guesses:
-                continue
-            if not known:
+            if guesses and not known:
                 return None
-            steps[axis] = max(set(known), key=known.count)
-        x, y, z = steps
-        agree = sum(self._agrees(own, slot, (x, y, z)) for slot in range(1, len(places)))
-        return (x, y, z) if agree >= _AGREE * (len(places) - 1) else None
+            if known:
+                steps[axis] = max(set(known), key=known.count)
+        return steps[0], steps[1], steps[2]
 
-    def _agrees(self, own: Sequence[Numbers], slot: int, steps: _Steps) -> bool:
+    def _agreeing(self, own: Sequence[Numbers], anchor: int, steps: _Steps) -> int:
+        """Return how many other blocks lie where the steps from an anchor say."""
+        return sum(
+            self._agrees(own, anchor, slot, steps) for slot in range(len(own)) if slot != anchor
+        )
+
+    def _agrees(self, own: Sequence[Numbers], anchor: int, slot: int, steps: _Steps) -> bool:
         moved = sum(
             step * (one - other)
-            for step, one, other in zip(steps, self.places[slot], self.places[0], strict=True)
+            for step, one, other in zip(steps, self.places[slot], self.places[anchor], strict=True)
         )
         low, high = moved // SECTOR, -(-moved // SECTOR)
         best = max(
-            len(np.intersect1d(own[0] + by, own[slot], assume_unique=True)) for by in (low, high)
+            len(np.intersect1d(own[anchor] + by, own[slot], assume_unique=True))
+            for by in (low, high)
         )
-        return best >= _ALIKE * max(len(own[0]), len(own[slot]))
+        return best >= _ALIKE * max(len(own[anchor]), len(own[slot]))
 
     def _shared(self, slots: Numbers, sectors: Numbers, grid: Block) -> float:
         """Return the bytes by what blocks at growing distances have in common."""
@@ -120,7 +139,37 @@ class Footprints:
             both = len(np.intersect1d(own[0], own[slot], assume_unique=True))
             overlaps[axes[0]][distance] = both / len(own[0])
         each = sum(map(len, own)) / len(own) * SECTOR
-        return footprint.spread(each, grid, overlaps)
+        found = footprint.spread(each, grid, overlaps)
+        if max(grid) == prod(grid):
+            found = min(found, self._span(own, max(grid)))
+        order = sorted(range(len(own)), key=lambda slot: places[slot][::-1])
+        if _is_even([own[slot] for slot in order]):
+            union = len(np.unique(sectors)) * SECTOR
+            found = min(found, footprint.drawn(each, union, len(own), prod(grid)))
+        return found
+
+    def _span(self, own: Sequence[Numbers], count: int) -> float:
+        """Return the bytes from the lowest to the highest place of ``count`` blocks in a row, if
+        places rise or fall along it; else there is no limit."""
+        blocks = sorted(
+            (sum(self.places[slot]), slot) for slot, some in enumerate(own) if len(some)
+        )
+        lows = np.array([own[slot][0] for _, slot in blocks])
+        highs = np.array([own[slot][-1] for _, slot in blocks])
+        moves = np.diff(lows + highs)
+        if len(blocks) < 2 or not ((moves >= 0).all() or (moves <= 0).all()):
+            return float("inf")
+        step = abs(float(lows[-1] - lows[0])) / (blocks[-1][0] - blocks[0][0])
+        return (step * (count - 1) + float((highs - lows).max()) + 1) * SECTOR
+
+
+def _is_even(own: Sequence[Numbers]) -> bool:
+    """Return whether blocks have something in common, with far ones as much as with near ones."""
+    pairs = sorted(combinations(range(len(own)), 2), key=lambda pair: pair[1] - pair[0])
+    pairs = pairs[: _MOST_PAIRS // 2] + pairs[_MOST_PAIRS // 2 :][-_MOST_PAIRS // 2 :]
+    common = [len(np.intersect1d(own[a], own[b], assume_unique=True)) for a, b in pairs]
+    near, far = sum(common[: len(common) // 2]), sum(common[len(common) // 2 :])
+    return far > 0 and far >= _EVEN * near
 
 
 def growth_of(parts: Sequence[Numbers], times: float) -> float:
@@ -136,11 +185,14 @@ def growth_of(parts: Sequence[Numbers], times: float) -> float:
     return 1 + (whole - early) / ((len(parts) - half) / len(parts)) * (times - 1) / whole
 
 
-def _runs(own: Numbers, steps: _Steps, grid: Block) -> tuple[Numbers, Numbers] | None:
+def _runs(own: Numbers, steps: _Steps, place: Block, grid: Block) -> tuple[Numbers, Numbers] | None:
     """Return (begins, ends) in bytes of what all blocks touch; None where that is too much."""
+    if not len(own):
+        return own, own
+    first = sum(step * at for step, at in zip(steps, place, strict=True))
     cut = np.flatnonzero(np.diff(own) != 1)
-    begins = own[np.concatenate(([0], cut + 1))] * SECTOR
-    ends = (own[np.concatenate((cut, [len(own) - 1]))] + 1) * SECTOR
+    begins = own[np.concatenate(([0], cut + 1))] * SECTOR - first
+    ends = (own[np.concatenate((cut, [len(own) - 1]))] + 1) * SECTOR - first
     for step, count in sorted(zip(steps, grid, strict=True), key=lambda one: abs(one[0])):
         if step == 0 or count == 1:
             continue
@@ -159,6 +211,8 @@ def _runs(own: Numbers, steps: _Steps, grid: Block) -> tuple[Numbers, Numbers] |
 
 def _joined(begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
     """Join runs that touch."""
+    if not len(begins):
+        return begins, ends
     order = np.argsort(begins, kind="stable")
     begins, reached = begins[order], np.maximum.accumulate(ends[order])
     fresh = np.concatenate(([True], begins[1:] > reached[:-1]))

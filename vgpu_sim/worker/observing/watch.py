@@ -35,11 +35,11 @@ class SampleEnded(Exception):
 
 
 class Watch:
-    """Of some resident blocks, of which the first is the one whose reuse and waits are looked at.
+    """Of some resident blocks.
 
     Arrays have an element for each word of the code. ``present`` are lanes that came there,
     ``issued`` warps, ``lanes`` those that the guard let through; ``amounts`` what they did, by the
-    names of ``Counts``; ``first`` how often the first warp came, ``chain`` what it waited there.
+    names of ``Counts``; ``first`` how often a warp was followed there, ``chain`` what it waited.
     ``kept`` is the share of each word's issues that the hardware's compiler leaves.
     """
 
@@ -54,7 +54,7 @@ class Watch:
         self._left = most_words
         self._seen = 0
         self._kept = 0
-        self._scoreboard = Scoreboard(self._code)
+        self._boards: dict[int, Scoreboard] = {}
         self.kept = unrolling.kept(self._code)
         size = len(self._code)
         self.present = np.zeros(size, dtype=np.int64)
@@ -63,7 +63,7 @@ class Watch:
         self.first = np.zeros(size, dtype=np.int64)
         self.chain: dict[str, Amounts] = {name: np.zeros(size) for name in CHAIN}
         self.amounts: dict[str, Amounts] = defaultdict(lambda: np.zeros(size))
-        self.order: list[Numbers] = []  # sectors that the first block loads, in order
+        self.order: list[Numbers] = []  # slot and sector of loads, in order
         self.streamed: list[Numbers] = []  # those that leave the first level before others
         self.loaded: dict[int, list[Numbers]] = defaultdict(list)  # by word: slot and sector
         self.stored: dict[int, list[Numbers]] = defaultdict(list)
@@ -94,16 +94,22 @@ class Watch:
         self.present[word] += np.count_nonzero(mask)
         self.issued[word] += np.count_nonzero(here)
         self.lanes[word] += np.count_nonzero(allowed)
-        if here[0]:
-            self.first[word] += 1
-            if self.kept[word] == 1 or EFFECTS[instruction.op].accesses:
-                for name, part in zip(CHAIN, self._scoreboard.advance(word), strict=True):
-                    self.chain[name][word] += part
+        self._follow(word, instruction, int(here.argmax()))
         op = instruction.op
         if op in (Op.BAR_SYNC, Op.BAR_RED):
             self.amounts["barriers"][word] += int(np.count_nonzero(here))
         if EFFECTS[op].accesses and instruction.space is not Space.PARAM and allowed.any():
             self._access(word, instruction, allowed)
+
+    def _follow(self, word: int, instruction: Instruction, warp: int) -> None:
+        """Note what a warp waits for: the first one, and others where it does not come."""
+        board = self._boards.get(warp)
+        if board is None:
+            board = self._boards[warp] = Scoreboard(self._code)
+        self.first[word] += 1
+        if self.kept[word] == 1 or EFFECTS[instruction.op].accesses:
+            for name, part in zip(CHAIN, board.advance(word), strict=True):
+                self.chain[name][word] += part
 
     def _sign(self) -> bytes:
         """Return a digest of what was counted so far, without addresses."""
@@ -184,9 +190,9 @@ class Watch:
             case Instruction(volatile=True) | Instruction(cache=Cache.CG | Cache.CV):
                 self.amounts["bypass_sectors"][word] += len(sectors)  # only L2 has them
             case Instruction(cache=Cache.CS | Cache.LU):
-                self.streamed.append(sectors[owners < self._warps])
+                self.streamed.append(owners // self._warps << _SLOT_SHIFT | sectors)
             case _:
-                self.order.append(sectors[owners < self._warps])
+                self.order.append(owners // self._warps << _SLOT_SHIFT | sectors)
 
     def _update(self, word: int, warps: Numbers, addresses: Numbers) -> None:
         owners, sectors = sectors_of(warps, addresses)

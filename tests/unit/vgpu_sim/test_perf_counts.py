@@ -1,0 +1,256 @@
+"""Counts of launches against the whole grid in the interpreter, and times against bounds."""
+
+import struct
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from exact_counts import judge
+from generated_kernels import generate
+
+from vgpu_sim import compiler
+from vgpu_sim.exec import interp
+from vgpu_sim.exec.interp import BufferMemory
+from vgpu_sim.hal.ports import Launch
+from vgpu_sim.isa import container
+from vgpu_sim.perf.kernels import chip_of
+from vgpu_sim.worker.observing.costs import Cost, Costs
+from vgpu_sim.worker.observing.counting import counted
+
+H100 = chip_of("h100-80gb")
+BASE = 0x2000_0000_0000
+_SEGMENT = 1 << 16
+_HEAD = """.version 8.5
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 pa, .param .u64 po, .param .u32 n)
+{
+.reg .pred %p<9>;
+.reg .b32 %r<20>;
+.reg .f32 %f<9>;
+.reg .b64 %rd<20>;
+ld.param.u64 %rd0, [pa];
+ld.param.u64 %rd1, [po];
+ld.param.u32 %r9, [n];
+mov.u32 %r0, %tid.x;
+mov.u32 %r1, %ctaid.x;
+mov.u32 %r2, %ntid.x;
+mad.lo.u32 %r3, %r1, %r2, %r0;
+mov.f32 %f0, 0f3F800000;
+mov.u32 %r4, 0;
+mov.u32 %r8, 0;
+"""
+_TAIL = """
+mul.wide.u32 %rd2, %r3, 4;
+add.u64 %rd2, %rd1, %rd2;
+st.global.f32 [%rd2], %f0;
+st.global.u32 [%rd2], %r8;
+ret;
+}
+"""
+_LOOP = "L:\nmad.lo.u32 %r8, %r8, %r8, %r8;\nadd.u32 %r4, %r4, 1;\nsetp.lt.u32 %p0, %r4, {};\n@%p0 bra L;\n"
+
+
+@dataclass
+class Device:
+    """One kernel in memory of its own, whose launches run in the interpreter, with counters."""
+
+    body: str
+    words: int = 1 << 14  # of either buffer
+    memory: bytearray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.module = compiler.compile_ptx(_HEAD + self.body + _TAIL, capability=(8, 0))
+        self.memory = bytearray(_SEGMENT + 8 * self.words)
+        self.source = BASE + _SEGMENT
+        ends = [(BASE, self.source), (self.source, self.source + 4 * self.words)]
+        ends.append((ends[-1][1], BASE + len(self.memory)))
+
+        def place_of(address: int) -> int | None:
+            found = [place for place, (begin, end) in enumerate(ends) if begin <= address < end]
+            return found[0] if found else None
+
+        self.running, _ = counted(self.module)
+        self.costs = Costs(H100, lambda: BufferMemory(BASE, self.memory), lambda: ends, place_of)
+        self.costs.loaded({"k": 1}, container.encode(self.module), BASE)
+
+    def write(self, values: np.ndarray) -> None:
+        """Copy words to the first buffer."""
+        data = values.astype("<u4").tobytes()
+        self.memory[_SEGMENT : _SEGMENT + len(data)] = data
+
+    def launch(self, blocks: int, threads: int, number: int) -> Cost:
+        """Run a launch and return its cost."""
+        parameters = struct.pack("<QQI", self.source, self.source + 4 * self.words, number)
+        launch = Launch("k", (blocks, 1, 1), (threads, 1, 1), parameters, 0)
+        begun = self.costs.begin(1, launch, alone=True)
+        memory = BufferMemory(BASE, self.memory)
+        function = self.running.function("k")
+        interp.run(self.running, function, launch.grid, launch.block, parameters, memory, BASE)
+        return self.costs.end(begun)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_counts_of_generated_kernels_are_those_of_the_whole_grid(seed: int) -> None:
+    judged = judge(H100, generate(seed))
+    assert not judged.wrong, judged.kernel.name
+    if judged.found.is_bound:
+        assert judged.found.us <= 1.02 * judged.exact.us, judged.kernel.name
+    else:
+        assert judged.error < 0.1, (judged.kernel.name, judged.off(0.05))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 4, 5, 6, 7])
+def test_a_sample_that_ends_early_is_extrapolated_by_counts(seed: int) -> None:
+    judged = judge(H100, generate(seed, long=True), most_words=1000)
+    assert not judged.wrong
+    assert judged.found.is_bound or judged.error < 0.1, (judged.error, judged.off(0.05))
+
+
+def test_a_long_loop_takes_as_much_longer_as_it_is() -> None:
+    device = Device(_LOOP.format("%r9"))
+    short, long = (device.launch(2, 32, rounds) for rounds in (8_000, 32_000))
+    for cost, rounds in ((short, 8_000), (long, 32_000)):
+        assert cost.counts is not None
+        assert not cost.counts.bound
+        assert cost.counts.pipe_fma == rounds + 2  # the products, and two for addresses
+        assert cost.us > H100.us(4 * rounds)  # the chain of dependent products
+    launch = H100.launch_us
+    assert long.us - launch == pytest.approx(4 * (short.us - launch), rel=0.01)
+
+
+def test_every_set_of_arguments_has_a_time_of_its_own() -> None:
+    device = Device(_LOOP.format("%r9"))
+    rounds = [10 * 2**step for step in range(6)] + [9 * step for step in range(1, 20)]
+    times = {number: device.launch(4, 32, number).us for number in rounds}
+    for number, us in times.items():
+        assert us - H100.launch_us > H100.us(4 * number)
+    ordered = [times[number] for number in sorted(rounds)]
+    assert ordered == sorted(ordered)
+    assert [device.launch(4, 32, number).us for number in rounds] == list(times.values())
+
+
+@pytest.mark.parametrize("rounds", [(10, 900), (900, 10), (10, 10)])
+def test_equal_arguments_with_other_data_are_another_launch(rounds: tuple[int, int]) -> None:
+    device = Device("ld.global.u32 %r5, [%rd0];\n" + _LOOP.format("%r5"))
+    times = []
+    for number in rounds:
+        device.write(np.array([number]))
+        times.append(device.launch(4, 32, 0).us)
+    device = Device("ld.global.u32 %r5, [%rd0];\n" + _LOOP.format("%r5"))
+    device.write(np.array([rounds[1]]))
+    assert times[1] == device.launch(4, 32, 0).us
+
+
+def test_gathers_with_other_indices_are_another_launch() -> None:
+    device = Device(
+        "and.b32 %r5, %r3, 4095;\nmul.wide.u32 %rd3, %r5, 4;\nadd.u64 %rd4, %rd0, %rd3;\n"
+        "ld.global.u32 %r5, [%rd4];\nmul.wide.u32 %rd3, %r5, 4;\nadd.u64 %rd4, %rd0, %rd3;\n"
+        "ld.global.f32 %f0, [%rd4];\n"
+    )
+    sectors = []
+    draws = np.random.default_rng(5)
+    for indices in (np.arange(4096), draws.integers(0, device.words, 4096), np.arange(4096)):
+        device.write(indices)
+        counts = device.launch(32, 128, 0).counts
+        assert counts is not None
+        sectors.append(counts.load_sectors)
+    assert sectors[0] == sectors[2] < sectors[1] / 2
+
+
+@pytest.mark.parametrize("which", [0, 77, 299])
+def test_one_slow_block_counts(which: int) -> None:
+    device = Device(
+        f"setp.ne.u32 %p1, %r1, {which};\n@%p1 bra E;\n{_LOOP.format('%r9')}E:\n", words=1 << 17
+    )
+    cost = device.launch(300, 32, 1000)
+    assert cost.us > H100.us(4 * 1000)
+    assert cost.counts is not None
+    assert not cost.counts.bound
+    assert cost.counts.heaviest_block > 100
+    assert device.launch(300, 32, 1).us < cost.us / 2
+
+
+@pytest.mark.parametrize("distance", [1, 3, 33, 100])
+def test_what_blocks_pass_round_is_read_once(distance: int) -> None:
+    device = Device(
+        f"""L:
+mad.lo.u32 %r5, %r4, {distance * 64}, %r3;
+and.b32 %r5, %r5, 16383;
+mul.wide.u32 %rd3, %r5, 4;
+add.u64 %rd4, %rd0, %rd3;
+ld.global.f32 %f1, [%rd4];
+add.f32 %f0, %f0, %f1;
+add.u32 %r4, %r4, 1;
+setp.lt.u32 %p0, %r4, 64;
+@%p0 bra L;
+"""
+    )
+    counts = device.launch(128, 64, 0).counts
+    assert counts is not None
+    threads = np.arange(128 * 64)[:, None] + np.arange(64) * distance * 64
+    assert counts.unique_load_bytes == pytest.approx(4 * len(np.unique(threads % 16384)), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("operator", "reaches"),
+    [("", False), (".ca", False), (".cg", True), (".cv", True), (".cs", False), (".lu", False)],
+)
+def test_what_a_cache_operator_lets_the_first_level_keep(operator: str, reaches: bool) -> None:
+    device = Device(
+        f"mul.wide.u32 %rd3, %r3, 4;\nadd.u64 %rd4, %rd0, %rd3;\nL:\n"
+        f"ld.global{operator}.f32 %f1, [%rd4];\nadd.f32 %f0, %f0, %f1;\nadd.u32 %r4, %r4, 1;\n"
+        "setp.lt.u32 %p0, %r4, 16;\n@%p0 bra L;\n"
+    )
+    counts = device.launch(16, 64, 0).counts
+    assert counts is not None
+    assert counts.load_sectors == 16 * 8
+    assert counts.l1_missed_sectors == pytest.approx(16 * 8 if reaches else 8)
+
+
+@pytest.mark.parametrize("operator", [".cs", ".lu"])
+def test_streamed_lines_leave_a_full_cache_first(operator: str) -> None:
+    def missed(kind: str) -> float:
+        # 256 threads over 256 KiB in steps of 1 KiB, twice: more than a block's share of the cache.
+        device = Device(
+            f"""L:
+and.b32 %r5, %r4, 255;
+mad.lo.u32 %r5, %r5, 256, %r0;
+mul.wide.u32 %rd3, %r5, 4;
+add.u64 %rd4, %rd0, %rd3;
+ld.global.f32 %f1, [%rd0];
+ld.global{kind}.f32 %f2, [%rd4];
+add.f32 %f0, %f1, %f2;
+add.u32 %r4, %r4, 1;
+setp.lt.u32 %p0, %r4, 512;
+@%p0 bra L;
+""",
+            words=1 << 16,
+        )
+        counts = device.launch(1, 256, 0).counts
+        assert counts is not None
+        return counts.l1_missed_sectors
+
+    assert missed(operator) == pytest.approx(512 * 32, rel=0.01)
+
+
+def test_no_launch_touches_more_than_there_is() -> None:
+    device = Device(
+        "mad.lo.u32 %r5, %r3, 1103515245, 12345;\nshr.u32 %r5, %r5, 8;\nand.b32 %r5, %r5, 16383;\n"
+        "mul.wide.u32 %rd3, %r5, 4;\nadd.u64 %rd4, %rd0, %rd3;\nld.global.f32 %f0, [%rd4];\n",
+        words=1 << 17,
+    )
+    counts = device.launch(1024, 128, 0).counts
+    assert counts is not None
+    assert counts.unique_load_bytes <= 4 << 17
+
+
+def test_a_loop_that_another_thread_ends_is_a_bound() -> None:
+    device = Device(
+        "mov.u32 %r5, 0;\nW:\nld.volatile.global.u32 %r6, [%rd0];\nadd.u32 %r5, %r5, 1;\n"
+        "setp.eq.u32 %p1, %r6, 0;\n@%p1 bra W;\n"
+    )
+    device.write(np.array([1]))
+    counts = device.launch(2, 32, 0).counts
+    assert counts is not None
+    assert counts.bound
