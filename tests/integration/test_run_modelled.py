@@ -85,3 +85,32 @@ def test_a_copy_between_gpus_takes_the_way_of_the_topology(
     assert told["right"]
     least = (4 << 20) / (gb_per_s * 1e3)
     assert least < told["event_us"] < 1.25 * least + 5
+
+
+def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
+    support = Path(__file__).parents[1] / "support"
+    program = (sys.executable, str(support / "timed_rounds.py"), str(support / "rounds.ptx"))
+    report = tmp_path / "report.json"
+    options = ("--board", "h100-80gb", "--json", str(report))
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *program)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    megahertz = 1980
+
+    by_argument = told["argument"]
+    assert by_argument == sorted(by_argument)
+    assert by_argument[-1] > 200_000 * 4 / megahertz  # the chain of products, each 4 cycles
+    assert by_argument[7] / by_argument[6] > 1.3
+    few, many, again = told["memory"]
+    assert few == again
+    assert many > 4000 * 4 / megahertz
+    for one in told["one"]:
+        assert 4000 * 4 / megahertz < one <= many * 1.001
+
+    document = json.loads(report.read_text())
+    launches = document["launches"]
+    assert [one["arguments"] for one in launches[:3]] == ["*, *, 10", "*, *, 20", "*, *, 40"]
+    assert not any(one["at_least"] for one in launches)
+    assert len(launches) == 15
+    lines = [line for line in done.stderr.splitlines() if "rounds(*, *, " in line]
+    assert len(lines) == 15

@@ -189,6 +189,10 @@ setp.lt.u32 %p0, %r4, 64;
     counts = device.launch(128, 64, 0).counts
     assert counts is not None
     threads = np.arange(128 * 64)[:, None] + np.arange(64) * distance * 64
+    twice = device.body.replace("L:\n", "L:\n" + device.body.split("L:\n")[1].split("setp")[0])
+    again = Device(twice).launch(128, 64, 0).counts  # unrolled: two instructions take turns
+    assert again is not None
+    assert again.unique_load_bytes == pytest.approx(counts.unique_load_bytes, rel=0.1)
     assert counts.unique_load_bytes == pytest.approx(4 * len(np.unique(threads % 16384)), rel=0.05)
 
 

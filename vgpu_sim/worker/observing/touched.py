@@ -42,15 +42,26 @@ class Footprints:
 
     def bytes(self, by_word: Mapping[int, list[Numbers]], grid: Block) -> float:
         """Return the bytes that a grid touches by these words, each once."""
+        keys = {word: np.unique(np.concatenate(parts)) for word, parts in by_word.items()}
+        if not keys:
+            return 0.0
+        growths = {
+            word: growth_of(parts, self.growths.get(word, 1.0)) for word, parts in by_word.items()
+        }
+        moved = {word: self._moved(word, some, grid) for word, some in keys.items()}
+        runs = [one for one in moved.values() if one is not None]
         total = 0.0
-        for words, keys in _buffers(by_word):
-            slots, sectors = slots_and_places(keys)
-            growth = max(growth_of(by_word[word], self.growths.get(word, 1.0)) for word in words)
-            found = self._moved(by_word, words, grid)
-            if found is None:
-                found = self._shared(slots, sectors, grid)
-            total += min(found * growth, self._most(sectors))
-        return total
+        if runs:
+            joined = [np.concatenate(one) for one in zip(*runs, strict=True)]
+            weights = {word: len(keys[word]) for word, one in moved.items() if one is not None}
+            grown = sum(growths[word] * weight for word, weight in weights.items())
+            total += _union(*joined) * grown / sum(weights.values())
+        left = {word: keys[word] for word, one in moved.items() if one is None}
+        for words, some in _buffers(left):
+            slots, sectors = slots_and_places(some)
+            total += self._shared(slots, sectors, grid) * max(growths[word] for word in words)
+        everything = np.concatenate([slots_and_places(some)[1] for some in keys.values()])
+        return min(total, self._most(everything))
 
     def _most(self, sectors: Numbers) -> float:
         """Return the size of the memory that these sectors are of."""
@@ -60,31 +71,23 @@ class Footprints:
         which = np.unique(np.searchsorted(begins, sectors * SECTOR + SECTOR - 1, side="right") - 1)
         return float(sum(self.extents[at][1] - self.extents[at][0] for at in which if at >= 0))
 
-    def _moved(
-        self, by_word: Mapping[int, list[Numbers]], words: Sequence[int], grid: Block
-    ) -> float | None:
-        """Return the union of shapes that move with the block; None where they do not."""
-        begins, ends = [], []
-        for word in words:
-            slots, sectors = slots_and_places(np.unique(np.concatenate(by_word[word])))
-            own = [sectors[slots == slot] for slot in range(len(self.places))]
-            steps = self._steps(word, own)
-            if steps is None:
-                return None
-            agree = [self._agreeing(own, slot, steps) for slot in range(min(_ANCHORS, len(own)))]
-            anchor = int(np.argmax(agree))
-            if agree[anchor] < _AGREE * (len(own) - 1):
-                return None
-            runs = _runs(own[anchor], steps, self.places[anchor], grid)
-            if runs is None:
-                return None
-            if agree[anchor] < len(own) - 1 and len(sectors):  # some wrap around
-                low, high = int(sectors.min()) * SECTOR, (int(sectors.max()) + 1) * SECTOR
-                inside = (runs[0] < high) & (runs[1] > low)
-                runs = np.maximum(runs[0][inside], low), np.minimum(runs[1][inside], high)
-            begins.append(runs[0])
-            ends.append(runs[1])
-        return _union(np.concatenate(begins), np.concatenate(ends))
+    def _moved(self, word: int, keys: Numbers, grid: Block) -> tuple[Numbers, Numbers] | None:
+        """Return (begins, ends) of what a word touches, if that moves with the block; else None."""
+        slots, sectors = slots_and_places(keys)
+        own = [sectors[slots == slot] for slot in range(len(self.places))]
+        steps = self._steps(word, own)
+        if steps is None:
+            return None
+        agree = [self._agreeing(own, slot, steps) for slot in range(min(_ANCHORS, len(own)))]
+        anchor = int(np.argmax(agree))
+        if agree[anchor] < _AGREE * (len(own) - 1):
+            return None
+        runs = _runs(own[anchor], steps, self.places[anchor], grid)
+        if runs is not None and agree[anchor] < len(own) - 1:  # some wrap around
+            low, high = int(sectors.min()) * SECTOR, (int(sectors.max()) + 1) * SECTOR
+            inside = (runs[0] < high) & (runs[1] > low)
+            runs = np.maximum(runs[0][inside], low), np.minimum(runs[1][inside], high)
+        return runs
 
     def _steps(self, word: int, own: Sequence[Numbers]) -> _Steps | None:
         """Return by how many bytes a word's addresses move along each axis, if they do."""
@@ -225,11 +228,11 @@ def _union(begins: Numbers, ends: Numbers) -> float:
     return float((-(-ends // SECTOR) - begins // SECTOR).sum()) * SECTOR
 
 
-def _buffers(by_word: Mapping[int, list[Numbers]]) -> list[tuple[list[int], Numbers]]:
+def _buffers(by_word: Mapping[int, Numbers]) -> list[tuple[list[int], Numbers]]:
     """Join the words that touch the same memory: what several of them touch counts once."""
     buffers: list[tuple[list[int], Numbers]] = []
-    for word, parts in by_word.items():
-        words, mine = [word], np.unique(np.concatenate(parts))
+    for word, keys in by_word.items():
+        words, mine = [word], keys
         apart = []
         for others, theirs in buffers:
             if len(np.intersect1d(mine, theirs, assume_unique=True)):
