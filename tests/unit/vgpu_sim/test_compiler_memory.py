@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from interpreted_ptx import compile_verified, kernel, run
 
-from vgpu_sim import isa
+from vgpu_sim import compiler, isa
 from vgpu_sim.compiler import InvalidPtxError, UnsupportedPtxError
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS
@@ -455,3 +455,31 @@ def test_an_initial_value_cannot_be_blown_up() -> None:
 def test_variables_reach_their_limits(declaration: str, align: int, size: int) -> None:
     (variable,) = compile_verified(kernel("", header=declaration)).variables
     assert (variable.align, variable.size) == (align, size)
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("ld.global", "CA"),
+        ("ld.global.ca", "CA"),
+        ("ld.global.cg", "CG"),
+        ("ld.global.cs", "CS"),
+        ("ld.global.lu", "LU"),
+        ("ld.global.cv", "CV"),
+        ("ld.cg", "CG"),
+        ("ld.global.nc.L1::no_allocate", "CG"),
+        ("ld.global.L1::evict_first", "CS"),
+        ("ld.global.L1::evict_last", "CA"),
+    ],
+)
+def test_a_load_keeps_what_it_says_of_caches(written: str, kept: str) -> None:
+    source = (
+        ".version 8.5\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n"
+        ".reg .b64 %rd<2>;\n.reg .b32 %r<2>;\nld.param.u64 %rd0, [p];\n"
+        f"{written}.u32 %r0, [%rd0];\nst.global.u32 [%rd0+4], %r0;\nret;\n}}\n"
+    )
+    (function,) = compiler.compile_ptx(source, capability=(8, 0)).functions
+    (found,) = (
+        one for one in function.code if one.op is isa.Op.LD and one.space is not isa.Space.PARAM
+    )
+    assert found.cache is isa.Cache[kept]

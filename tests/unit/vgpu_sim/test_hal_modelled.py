@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal.modelled import ModelledCopies, ModelledLaunches, ModelledSummary
+from vgpu_sim.hal.modelled import (
+    LISTED_IN_PART,
+    MOST_ROWS,
+    ModelledCopies,
+    ModelledLaunches,
+    ModelledOrder,
+    ModelledSummary,
+)
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.kernels.counts import Counts
 
@@ -37,11 +44,37 @@ def test_both_documents_come_back_as_they_were() -> None:
         ("counts", {f"c{i}": 1.0 for i in range(65)}),
         ("counts", [1.0]),
         ("note", "n" * 300),
+        ("arguments", "n" * 300),
+        ("arguments", 5),
     ],
 )
 def test_what_is_out_of_bounds_is_refused(field: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         ModelledLaunches.checked(GOOD.to_json() | {field: value})
+
+
+def test_the_order_of_launches_comes_back_up_to_its_bounds() -> None:
+    order = ModelledOrder(tuple((MOST_ROWS - 1, 1.5) for _ in range(LISTED_IN_PART)))
+    assert ModelledOrder.checked(json.loads(json.dumps(order.to_json()))) == order
+
+
+@pytest.mark.parametrize(
+    "launches",
+    [
+        None,
+        [[0, 1.0]] * (LISTED_IN_PART + 1),
+        [[MOST_ROWS, 1.0]],
+        [[-1, 1.0]],
+        [[True, 1.0]],
+        [[0, -1.0]],
+        [[0, float("nan")]],
+        [[0]],
+        [0],
+    ],
+)
+def test_an_order_that_is_out_of_bounds_is_refused(launches: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        ModelledOrder.checked({"launches": launches})
 
 
 def test_a_summary_is_checked_too() -> None:

@@ -41,9 +41,9 @@ def probes(grid: Shape, most: int) -> list[Shape]:
     draws = random.Random(repr(grid))
     for _ in range(4 * _DRAWN):
         if len(found) < most:
-            place = (draws.randrange(grid[0]), draws.randrange(grid[1]), draws.randrange(grid[2]))
-            if place not in found:
-                found.append(place)
+            drawn = (draws.randrange(grid[0]), draws.randrange(grid[1]), draws.randrange(grid[2]))
+            if drawn not in found:
+                found.append(drawn)
     return found
 
 
@@ -58,7 +58,7 @@ def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
     return each * max(prod(grid) / shared, new)
 
 
-def drawn(each: float, union: float, sampled: int, blocks: int) -> float:
+def of_draws(each: float, union: float, sampled: int, blocks: int) -> float:
     """Return the bytes that ``blocks`` touch, each of which draws ``each`` from a common memory at
     random, where ``sampled`` of them have touched ``union`` together."""
     if union >= sampled * each * (1 - _SCARCE):

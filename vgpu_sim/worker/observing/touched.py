@@ -148,7 +148,7 @@ class Footprints:
         order = sorted(range(len(own)), key=lambda slot: places[slot][::-1])
         if _is_even([own[slot] for slot in order]):
             union = len(np.unique(sectors)) * SECTOR
-            found = min(found, footprint.drawn(each, union, len(own), prod(grid)))
+            found = min(found, footprint.of_draws(each, union, len(own), prod(grid)))
         return found
 
     def _span(self, own: Sequence[Numbers], count: int) -> float:

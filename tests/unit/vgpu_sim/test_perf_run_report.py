@@ -1,0 +1,107 @@
+"""The report of ``tessera perf run``: each launch can be told from the others, unless grouped."""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from vgpu_sim.cli.perf_run_report import Heard, Report, document_of, lines, page_of, report_of
+from vgpu_sim.hal.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.perf.kernels import Counts, chip_of
+
+H100 = chip_of("h100-80gb")
+_ONE = dict.fromkeys((one.name for one in fields(Counts)), 0.0) | {
+    "blocks": 132.0,
+    "block_threads": 64.0,
+    "registers": 16.0,
+    "sampled": 1.0,
+    "warp_instructions": 100.0,
+    "heaviest_block": 1.0,
+}
+
+
+def launched(argument: int, count: int, us: float, *, bound: bool = False) -> dict[str, Any]:
+    counts = _ONE | {"bound": float(bound)}
+    row = ModelledLaunches(
+        "k", (132, 1, 1), (64, 1, 1), count, us * count, counts, "", str(argument)
+    )
+    return {"event": "modelled", "pid": 7, "launches": row.to_json()}
+
+
+def ordered(*rows: int) -> dict[str, Any]:
+    order = ModelledOrder(tuple((row, float(at)) for at, row in enumerate(rows)))
+    return {"event": "modelled", "pid": 7, "order": order.to_json()}
+
+
+def told(*events: dict[str, Any]) -> Report:
+    heard = Heard()
+    summary = ModelledSummary((), 9.0, 1.0, 0).to_json()
+    for event in (*events, {"event": "modelled", "pid": 7, "summary": summary}):
+        heard.take(json.loads(json.dumps(event)))
+    return report_of(H100, heard)
+
+
+def test_launches_with_other_arguments_have_lines_of_their_own() -> None:
+    report = told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(1, 0, 1))
+    found = [line for line in lines(report, grouped=False) if "132x1x1" in line]
+    assert [line.split()[0] for line in found] == ["1", "2", "3"]
+    assert ["k(1)" in line for line in found] == [True, False, True]
+    assert ["k(32)" in line for line in found] == [False, True, False]
+    (line,) = (line for line in lines(report, grouped=True) if "132x1x1" in line)
+    assert line.split()[:3] == ["3", "60.00", "20.00"]
+    assert "5.00 to 50.00 us" in line
+
+
+def test_json_lists_every_launch() -> None:
+    report = told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(1, 0, 1))
+    document = json.loads(json.dumps(document_of(report)))
+    assert [(one["row"], one["arguments"], one["us"]) for one in document["launches"]] == [
+        (1, "1", 5.0),
+        (0, "32", 50.0),
+        (1, "1", 5.0),
+    ]
+    assert [one["start_us"] for one in document["launches"]] == [0, 1, 2]
+    assert [one["launches"] for one in document["kernels"]] == [1, 2]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_time_that_is_a_bound_says_so(grouped: bool) -> None:
+    exact, bound = (told(launched(1, 1, 5.0, bound=bound), ordered(0)) for bound in (False, True))
+    assert "≥" not in "\n".join(lines(exact, grouped=grouped))
+    said = "\n".join(lines(bound, grouped=grouped))
+    assert "≥ 5.00" in said
+    assert "≥: at least" in said
+    assert [one["at_least"] for one in document_of(bound)["launches"]] == [True]
+    assert [one["at_least"] for one in document_of(exact)["kernels"]] == [False]
+
+
+def test_contexts_keep_their_launches_apart() -> None:
+    heard = Heard()
+    for pid, argument in ((1, 10), (2, 20)):
+        for event in (launched(argument, 1, 5.0), ordered(0)):
+            heard.take(event | {"pid": pid})
+    report = report_of(H100, heard)
+    assert [(row.context, row.launches.arguments) for row, _ in report.launches] == [
+        (0, "10"),
+        (1, "20"),
+    ]
+
+
+def test_an_order_that_names_no_row_is_left_out() -> None:
+    assert not told(launched(1, 1, 5.0), ordered(5)).launches
+
+
+def test_many_launches_are_cut_in_the_text_only() -> None:
+    report = told(launched(1, 100, 5.0), ordered(*[0] * 100))
+    said = list(lines(report, grouped=False))
+    assert sum("132x1x1" in line for line in said) == 64
+    assert any(line.startswith("36 more launches") for line in said)
+    assert len(document_of(report)["launches"]) == 100
+
+
+def test_the_page_has_a_row_for_each_kind_of_launch() -> None:
+    pytest.importorskip("matplotlib")
+    text = page_of(told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(0, 1)), grouped=False)
+    assert "k(32)" in text
+    assert "k(1)" in text
