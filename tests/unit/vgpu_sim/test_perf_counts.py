@@ -258,3 +258,46 @@ def test_a_loop_that_another_thread_ends_is_a_bound() -> None:
     counts = device.launch(2, 32, 0).counts
     assert counts is not None
     assert counts.bound
+
+
+def test_a_kernel_without_branches_is_loaded_as_it_is() -> None:
+    device = Device("add.f32 %f0, %f0, %f0;\n")
+    assert device.running is device.module
+    counts = device.launch(3, 40, 0).counts
+    assert counts is not None
+    assert not counts.bound
+    assert counts.heaviest_block == 1
+
+
+@pytest.mark.parametrize(("parts", "bound"), [(63, False), (64, False), (65, True)])
+def test_a_kernel_with_too_many_parts_is_a_bound(parts: int, bound: bool) -> None:
+    device = Device(
+        "".join(
+            f"setp.eq.u32 %p1, %r9, {part};\n@%p1 bra E{part};\nadd.u32 %r8, %r8, %r0;\nE{part}:\n"
+            for part in range(1, parts + 1)
+        )
+    )
+    assert (device.running is device.module) == bound
+    counts = device.launch(2, 32, 0).counts
+    assert counts is not None
+    assert bool(counts.bound) == bound
+
+
+def test_a_launch_beside_another_of_its_kernel_is_a_bound() -> None:
+    device = Device(_LOOP.format("%r9"))
+    parameters = struct.pack("<QQI", device.source, device.source + 4 * device.words, 5)
+    launch = Launch("k", (2, 1, 1), (32, 1, 1), parameters, 0)
+    for alone in (True, False):
+        begun = device.costs.begin(1, launch, alone=alone)
+        interp.run(
+            device.running,
+            device.running.function("k"),
+            launch.grid,
+            launch.block,
+            parameters,
+            BufferMemory(BASE, device.memory),
+            BASE,
+        )
+        counts = device.costs.end(begun).counts
+        assert counts is not None
+        assert bool(counts.bound) != alone

@@ -202,10 +202,11 @@ def _assumed(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Am
     if not len(lacking):
         return board, scales.factors
     visits = scales.visits[lacking].astype(np.int64)
-    arrays = [board.present.copy(), board.issued.copy(), board.lanes.copy()]
     warps = -(-visits * launch.warps_per_block // launch.threads_per_block)
-    for array, values in zip(arrays, (visits, warps, visits), strict=True):
-        array[lacking] = values
+    present, issued, present_lanes = (
+        one.copy() for one in (board.present, board.issued, board.lanes)
+    )
+    present[lacking], issued[lacking], present_lanes[lacking] = visits, warps, visits
     amounts = {name: part.copy() for name, part in board.amounts.items()}
     for word, lanes, issues in zip(lacking.tolist(), visits.tolist(), warps.tolist(), strict=True):
         one = code[word]
@@ -218,7 +219,7 @@ def _assumed(sample: Sample, board: _Board, scales: _Scales) -> tuple[_Board, Am
             amounts["l1_global_wavefronts"][word] = max(issues, -(-moved // LINE))
     factors = scales.factors.copy()
     factors[lacking] = 1.0
-    return _Board(*arrays, board.first, board.chain, amounts), factors
+    return _Board(present, issued, present_lanes, board.first, board.chain, amounts), factors
 
 
 def _issues(
