@@ -65,12 +65,9 @@ class Daemon:
         )
         self._zygote = Zygote(self._contexts.worker_exited, options.workers.first_uid)
         self._launcher = Launcher(
-            options.workers,
-            self._zygote,
-            cgroups,
-            self._budget,
-            self._contexts,
+            *(options.workers, self._zygote, cgroups, self._budget, self._contexts),
             self._sharing,
+            options.run_dir,
         )
         self._admission = self._make_admission()
         self._servers: dict[InstanceUuid, SliceServer] = {}
@@ -103,8 +100,10 @@ class Daemon:
         self._management_server = ManagementServer(
             options.run_dir / MANAGEMENT_SOCKET_NAME, self._management.of_node
         )
-        self._recorder = Recorder(options.run_dir, self._contexts)
-        self._leftovers = Leftovers(self._inventory, self._budget, self._contexts, cgroups)
+        self._recorder = Recorder(options.run_dir, self._contexts, self._contexts.all_ended)
+        self._leftovers = Leftovers(
+            self._inventory, self._budget, self._contexts, cgroups, options.run_dir
+        )
         self._admin = AdminServer(
             {
                 "inventory": self._op_inventory,
@@ -131,9 +130,11 @@ class Daemon:
         """Serve. Raises OSError or ValueError when a socket cannot be made."""
         options = self._options
         self._tasks.append(asyncio.create_task(self._zygote.supervise()))
-        self._leftovers.take_over(leftovers.load(options.run_dir))
+        found, ended = leftovers.load(options.run_dir), leftovers.load_ended(options.run_dir)
+        self._leftovers.take_over(found, ended)
         for instance in self._inventory.instances:
             await self._serve(instance)
+        await self._leftovers.resumed()
         self._tasks.append(asyncio.create_task(self._sampler.run(self._observe)))
         await self._admin.open(options.run_dir / SOCKET_NAME)
         self._management_server.open()

@@ -104,7 +104,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """What the contexts of an instance, ended ones too, have done since gpud started.
+    """What the contexts of an instance, ended ones too, have done; a later gpud goes on with it.
 
     Nothing here ever decreases. Times in ns: ``busy_ns`` is the sum over the contexts of the time
     in which at least one kernel ran. The others weigh the time of each launch by what it kept busy

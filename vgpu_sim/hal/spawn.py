@@ -42,11 +42,15 @@ drops its privileges, then answers the client's HELLO on the client socket. Its 
   {...}}`` (``hal.modelled``) at the end, where the clock is modelled and ``report_usage`` is set;
 - gpud -> worker: ``{"type": "fence", "reason": text, "error": e}``: the worker ends its context;
   ``e`` 0: the slice was taken away (FENCED), else the GPU failed (DEVICE) with this CUresult;
+- gpud -> worker, first: ``{"type": "reconnect"}`` with a descriptor: a bound datagram socket, on
+  which a later gpud sends ``{"type": "channel"}`` with the worker's end of a new channel;
+- worker -> gpud, first on such a channel: ``{"type": "resume", "held_bytes": b, "allocations": n,
+  "sandbox": {...}, ...}`` with the fields of stats; then all else as before;
 - gpud -> worker: ``{"type": "export", "address": a, "bytes": b}`` with a descriptor: hcad's
   connection, on which the worker answers (``vgpu_sim.hal.direct``).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
-has (the program is not disturbed) but gets no new memory. A worker ends with status 0 when its
+has (the program is not disturbed) but gets no new memory until it is reconnected. A worker ends with status 0 when its
 client has gone; else with one of the statuses below.
 """
 

@@ -1,5 +1,6 @@
 """The worker's channel to gpud: memory budget up, events and statistics up, fences down."""
 
+import array
 import select
 import socket
 import time
@@ -24,6 +25,8 @@ class Channel:
     GPU's failure asks for or 0, whenever one arrives; ``on_export``
     gets who asks for memory, the address and the size, and the range of a descriptor in which the
     address is an offset, or nothing.
+
+    gpud's first message brings the reconnect socket, on which a later gpud sends a new connection.
     """
 
     def __init__(
@@ -37,12 +40,20 @@ class Channel:
         self._interrupt = interrupt
         self._on_fence = on_fence
         self._on_export = on_export
+        self._reconnect: socket.socket | None = None
+        self._sandbox: dict[str, bool] = {}
         self._requests = 0
         self._held_bytes = 0
+        self._allocations = 0
         self.alive = True
 
     def fileno(self) -> int:
         return self._connection.fileno()
+
+    def descriptors(self) -> set[int]:
+        """Return what the main loop must poll: the live connection, and the reconnect socket."""
+        live = {self._connection.fileno()} if self.alive else set()
+        return live if self._reconnect is None else {*live, self._reconnect.fileno()}
 
     def reserve(self, size: int) -> bool:
         """Ask for ``size`` bytes of the slice's budget; False when it is refused.
@@ -53,6 +64,7 @@ class Channel:
         answer = self._ask({"type": "reserve", "bytes": size}, "reserved")
         granted = answer.get("granted") is True
         self._held_bytes += size if granted else 0
+        self._allocations += granted
         return granted
 
     def release(self, size: int) -> None:
@@ -77,6 +89,36 @@ class Channel:
             raise GpudGoneError("gpud's answer has no sizes")
         return free, total
 
+    def start(self, sandbox: dict[str, bool]) -> None:
+        """Report that the context serves, and the walls that it stands behind."""
+        self._sandbox = sandbox
+        self._receive()  # the reconnect socket, even if gpud ends before anything else is said
+        self.event("started", sandbox=sandbox)
+
+    def reconnected(self) -> bool:
+        """Take the connection that a later gpud has sent; return whether there was one."""
+        if self._reconnect is None:
+            return False
+        connection = self._receive_connection(self._reconnect)
+        if connection is None:
+            return False
+        self._connection.close()
+        self._connection, self.alive = connection, True
+        return True
+
+    def resume(self, **counters: int | str) -> None:
+        """Report to a later gpud what it cannot know: what is held, counted, and stood behind."""
+        account = {"held_bytes": self._held_bytes, "allocations": self._allocations}
+        self._send({"type": "resume", "sandbox": self._sandbox, **account, **counters})
+
+    @staticmethod
+    def _receive_connection(reconnect: socket.socket) -> socket.socket | None:
+        try:
+            _, descriptors = _receive_now(reconnect)
+        except OSError:
+            return None
+        return _socket_of(socket.SOCK_SEQPACKET, descriptors[0]) if descriptors else None
+
     def event(self, name: str, **details: Any) -> None:
         """Report something that the user should hear of."""
         self._send({"type": "event", "event": name, **details})
@@ -92,6 +134,12 @@ class Channel:
     def stats(self, **counters: int | str) -> None:
         """Report the launch counters and the kernel that runs."""
         self._send({"type": "stats", **counters})
+
+    def close(self) -> None:
+        """Close both sockets."""
+        self._connection.close()
+        if self._reconnect is not None:
+            self._reconnect.close()
 
     def read(self) -> None:
         """Handle what has arrived while nobody waits for an answer."""
@@ -131,19 +179,13 @@ class Channel:
         return bool(ready) and self._interrupt not in ready
 
     def _receive(self) -> dict[str, Any]:
-        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         descriptors: list[int] = []
         try:
-            data, descriptors, _, _ = socket.recv_fds(
-                self._connection, _MAX_MESSAGE_BYTES, 1, flags
-            )
+            data, descriptors = _receive_now(self._connection)
         except BlockingIOError:
             return {}
         except OSError:
             data = b""
-        # Said, not found out: that would take system calls that are not allowed here.
-        kind = (socket.AF_UNIX, socket.SOCK_SEQPACKET, 0)
-        brought = [socket.socket(*kind, descriptor) for descriptor in descriptors]
         if not data:
             self.alive = False
             return {}
@@ -153,7 +195,30 @@ class Channel:
             return {}
         if message["type"] == "fence":
             self._on_fence(str(message.get("reason", "")), int(message.get("error", 0)))
-        if message["type"] == "export" and brought:
+        if message["type"] == "reconnect" and descriptors:
+            self._reconnect = _socket_of(socket.SOCK_DGRAM, descriptors[0])
+        if message["type"] == "export" and descriptors:
             place = int(message["address"]), int(message["bytes"])
-            self._on_export(brought[0], *place, bytes.fromhex(message.get("range", "")))
+            asker = _socket_of(socket.SOCK_SEQPACKET, descriptors[0])
+            self._on_export(asker, *place, bytes.fromhex(message.get("range", "")))
         return message
+
+
+def _receive_now(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Receive a message and up to one descriptor without waiting (``recv_fds`` ignores its flags).
+
+    Raises OSError, BlockingIOError where there is none.
+    """
+    flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+    descriptors = array.array("i")
+    room = socket.CMSG_LEN(descriptors.itemsize)
+    data, ancillary, _, _ = sock.recvmsg(_MAX_MESSAGE_BYTES, room, flags)
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            descriptors.frombytes(content[: descriptors.itemsize])
+    return data, descriptors.tolist()
+
+
+def _socket_of(kind: socket.SocketKind, descriptor: int) -> socket.socket:
+    """Return a received socket, whose kind is given: to find it out takes refused system calls."""
+    return socket.socket(socket.AF_UNIX, kind, 0, descriptor)

@@ -66,21 +66,25 @@ class Control:
         }
         self._compilations = Compilations(programs.compile)
         poller = select.poll()
-        for one in (self._fault_event, self._client, self.channel, self._compilations):
+        for one in (self._fault_event, self._client, self._compilations):
             poller.register(one, select.POLLIN)
-        gpud_gone = False
+        polled: set[int] = set()
         period_s = _STATS_PERIOD_S
         if self._config.kernel_timeout_s is not None:
             period_s = min(period_s, self._config.kernel_timeout_s / _LOOKS_PER_TIMEOUT)
         while True:
+            for gone in polled - self.channel.descriptors():
+                poller.unregister(gone)
+            for new in self.channel.descriptors() - polled:
+                poller.register(new, select.POLLIN)
+            polled = self.channel.descriptors()
             ready = [descriptor for descriptor, _ in poller.poll(max(1, period_s * 1000))]
             if self._fault_event in ready:
                 self._report_fault()
             if self.channel.alive and self.channel.fileno() in ready:
                 self.channel.read()
-            if not self.channel.alive and not gpud_gone:
-                poller.unregister(self.channel.fileno())
-                gpud_gone = True
+            if polled & set(ready) and self.channel.reconnected():
+                self.channel.resume(**self._counters(self._runtime.stats()))
             if self._client.fileno() in ready:
                 self._guard(lambda: self._serve_request(handlers))
             if self._compilations.fileno() in ready:
@@ -345,16 +349,20 @@ class Control:
         stats = self._runtime.stats()
         if stats == self._reported and stats.running is None:
             return
+        self.channel.stats(**self._counters(stats))
+
+    def _counters(self, stats: Stats) -> dict[str, int | str]:
+        """Return the fields of a report of the counters, which is sent now."""
         self._reported, self._reported_at = stats, time.monotonic()
-        self.channel.stats(
-            launches=stats.launches,
-            first_launch_ns=stats.first_launch_ns,
-            last_launch_ns=stats.last_launch_ns,
-            busy_ns=stats.busy_ns,
-            running_kernel=stats.running_name,
-            running_since_ns=stats.running_since_ns,
+        return {
+            "launches": stats.launches,
+            "first_launch_ns": stats.first_launch_ns,
+            "last_launch_ns": stats.last_launch_ns,
+            "busy_ns": stats.busy_ns,
+            "running_kernel": stats.running_name,
+            "running_since_ns": stats.running_since_ns,
             **stats.counters,
-        )
+        }
 
 
 def _chunk_request(request: Request) -> ChunkRequest:

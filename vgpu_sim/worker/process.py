@@ -133,7 +133,7 @@ def _set_up(
         answer=Launches(backend, programs, usage, runtime.replace_code).answer,
         observe=clock.observe if clock is not None else None,
     )
-    control.channel.event("started", sandbox=level.to_json())
+    control.channel.start(level.to_json())
 
     def serve() -> NoReturn:
         with suppress(ConnectionError):  # it has gone meanwhile, which is the first thing to serve

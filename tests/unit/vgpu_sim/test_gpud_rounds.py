@@ -283,7 +283,7 @@ def test_contexts_are_recorded_off_the_loop_and_the_last_state_counts(
             recorder.changed()
         slow.go_on.set()
         await recorder.finish()
-        assert slow.calls == [(tmp_path, ("a",)), (tmp_path, ("a", "b", "c", "d"))]
+        assert slow.calls == [(tmp_path, ("a",), {}), (tmp_path, ("a", "b", "c", "d"), {})]
         recorder.changed()
         await recorder.finish()
         assert len(slow.calls) == 3

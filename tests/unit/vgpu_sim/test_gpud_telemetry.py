@@ -7,7 +7,7 @@ import pytest
 from mig.geometry import BOARDS, board
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
 from vgpu_sim.gpud.telemetry import counting, figures, sensors
-from vgpu_sim.gpud.telemetry.meter import PERIOD_NS, Meter, Reading
+from vgpu_sim.gpud.telemetry.meter import IDLE, PERIOD_NS, Meter, Reading
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
 from vgpu_sim.hal.admin import Activity, Counters
 
@@ -148,3 +148,17 @@ def test_the_sampler_remembers_energy_and_forgets_what_is_gone() -> None:
     sampler.sample([], [], 7 * S)
     assert sampler.activity(SLICE.uuid) == Activity()
     assert sampler.telemetry(GPU).energy_mj == 0
+
+
+def test_what_was_done_under_an_earlier_gpud_is_counted_and_is_no_use_now() -> None:
+    """An adopted context's first report holds its whole life: it moves no rate."""
+    whole = Counters(contexts=1, busy_ns=100 * PERIOD_NS, host_to_device_bytes=1 << 40)
+    meter = Meter(ended_before=whole)
+    silent = Reading(Counters(contexts=1), 0, adopted=True)
+    assert meter.sample({"a": silent}, whole, PERIOD_NS) == IDLE
+    first = Reading(whole, PERIOD_NS + 1, adopted=True)
+    assert meter.sample({"a": first}, whole, 2 * PERIOD_NS) == IDLE
+    half = replace(whole, busy_ns=whole.busy_ns + PERIOD_NS // 2)
+    then = Reading(half, 2 * PERIOD_NS + 1, adopted=True)
+    use = meter.sample({"a": then}, whole, 3 * PERIOD_NS)
+    assert (use.activity.engine, use.in_bytes_per_s) == (0.5, 0)

@@ -309,3 +309,80 @@ def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents
     xids = 8 * sum(len(json.dumps(dataclasses.asdict(one))) for one in records.xids("GPU-1"))
     figures = 8 * 8 * 2048  # what else is said of each GPU and instance
     assert crowd + xids + figures < administration._MAX_LINE_BYTES
+
+
+RESUME = {**STATS, "type": "resume", "held_bytes": 0, "allocations": 0, "sandbox": {}}
+
+
+async def adopted(*messages, measured_bytes=0, budget_bytes=1 << 50):
+    """As ``talk``, of a worker that an earlier gpud started; returns the channel and its budget."""
+    mine, its = seqpacket.pair()
+    mine.setblocking(False)
+    budget = Budget(budget_bytes)
+    account = budget.open(INSTANCE, measured_bytes)
+    channel = WorkerChannel(
+        *(mine, ForeignSockets("worker", refusing=True), budget, account),
+        opened_ns=0,
+        adopted=True,
+    )
+    with mine, its:
+        for message in messages:
+            its.send(json.dumps(message).encode())
+        its.shutdown(1)
+        events = [event async for event in channel.events()]
+    return channel, budget, events
+
+
+def test_an_adopted_worker_resumes_its_counters_and_its_account():
+    message = {**RESUME, "held_bytes": 100, "allocations": 7, "launches": 4, "blocks": 9}
+    channel, budget, events = asyncio.run(adopted(message, measured_bytes=60))
+    assert events == [("worker_started", {"sandbox": {}})]
+    counted = channel.statistics.counters
+    assert (counted.launches, counted.blocks, counted.allocations) == (4, 9, 7)
+    assert (counted.contexts, budget.used_bytes) == (1, 100)
+
+
+@pytest.mark.parametrize(
+    ("held", "measured", "budget", "counted"),
+    [
+        (100, 100, 1000, 100),
+        (0, 100, 1000, 100),  # what the kernel measured is not talked away
+        (900, 100, 1000, 900),
+        (1100, 100, 1000, 100),  # nor is more reserved than there is
+    ],
+)
+def test_what_an_adopted_worker_holds_is_measured_and_what_is_beyond_is_reserved(
+    held, measured, budget, counted
+):
+    message = {**RESUME, "held_bytes": held}
+    _, found, _ = asyncio.run(adopted(message, measured_bytes=measured, budget_bytes=budget))
+    assert found.used_bytes == counted
+
+
+def test_an_adopted_worker_gives_back_what_it_holds_however_little_was_counted():
+    message = {**RESUME, "held_bytes": 1100}
+    releases = [{"type": "release", "bytes": 700}, {"type": "release", "bytes": 400}]
+    _, found, _ = asyncio.run(
+        adopted(message, *releases, measured_bytes=800, budget_bytes=1000),
+    )
+    assert found.used_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [STATS],
+        [RESUME, RESUME],
+        [{**RESUME, "held_bytes": -1}],
+        [{**RESUME, "allocations": "many"}],
+        [{**RESUME, "launches": None}],
+    ],
+)
+def test_an_adopted_worker_resumes_once_first_and_in_numbers(messages):
+    with pytest.raises(ChannelViolation):
+        asyncio.run(adopted(*messages))
+
+
+def test_a_worker_that_is_not_adopted_resumes_nothing():
+    with pytest.raises(ChannelViolation, match="resume"):
+        run(RESUME)

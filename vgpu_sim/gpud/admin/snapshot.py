@@ -102,10 +102,13 @@ class Snapshot:
     def observed(self, instance: MigInstance) -> Observed:
         """Return what a sample of its activity is taken of."""
         live: dict[Hashable, Reading] = {
-            (one.pid, id(one)): Reading(one.statistics.counters, one.statistics.reported_ns)
+            (one.pid, id(one)): Reading(
+                one.statistics.counters, one.statistics.reported_ns, one.adopted
+            )
             for one in self._contexts.of(instance.uuid)
         }
-        return Observed(instance, live, self._contexts.ended(instance.uuid))
+        uuid = instance.uuid
+        return Observed(instance, live, self._contexts.ended(uuid), self._contexts.inherited(uuid))
 
     def gpu(self, gpu: Gpu, problem: str, only: MigInstance | None = None) -> admin.Gpu:
         """Return one GPU; ``problem`` says why workers cannot start.

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.gpud.contexts import reconnecting
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.devices.attributes import sm_limits
@@ -101,7 +102,10 @@ class Launcher:
         budget: Budget,
         contexts: ContextTable,
         sharing: SharingTable | None = None,
+        run_dir: Path | None = None,
     ) -> None:
+        """``run_dir``: where reconnect sockets are bound; None: a later gpud adopts no worker."""
+        self._run_dir = run_dir
         self._sharing = sharing if sharing is not None else SharingTable()
         self._settings = settings
         self._zygote = zygote
@@ -235,11 +239,14 @@ class Launcher:
         mine.setblocking(False)
         refusing = foreign.refuse_descriptors(mine)
         sockets = ForeignSockets(f"worker of {instance.uuid}", refusing)
+        reconnect = None
         try:
             with its:
                 if not refusing:
                     await asyncio.to_thread(sockets.start)
                 config = self._config(instance, hello, cache_dir, owner)
+                if self._run_dir is not None:
+                    reconnect = reconnecting.offer(self._run_dir, mine)
                 pid = await self._zygote.start_worker(config, client, its)
             pidfd = processes.open_process(pid)
             if pidfd is None:
@@ -247,13 +254,17 @@ class Launcher:
         except BaseException:
             mine.close()
             sockets.end()
+            if reconnect is not None:
+                reconnect.unlink(missing_ok=True)
             raise
         caches_in_use = {cache_owner(one.instance, one.owner) for one in self._contexts}
         asyncio.get_running_loop().run_in_executor(
             self._tidying, self._tidy_caches, cache_owner(instance, owner), caches_in_use
         )
         account = self._budget.open(instance, client=owner.sharer)
-        return Context(instance, owner, peer, account, pid, pidfd, mine, sockets)
+        return Context(
+            instance, owner, peer, account, pid, pidfd, mine, sockets, reconnect=reconnect
+        )
 
     def _tidy_caches(self, mine: CacheOwner, in_use: set[CacheOwner]) -> None:
         self._caches.trim(mine)

@@ -1,27 +1,31 @@
 """Workers that an earlier gpud of this node started and that are still alive.
 
 They keep serving their clients, so they are found again: counted against the budget by what they
-hold, fenced like all others, and ended when their client has gone without them. The list lies in
-the run directory, which does not survive a reboot, as workers do not; a pid counts only together
-with the process's start time.
+hold, reconnected (``reconnecting``) so that they report and are reached like all others, and ended
+when their client has gone without them. The list is kept in the run directory, which does not
+survive a reboot, as workers do not; a pid counts only together with the process's start time.
 """
 
 import asyncio
 import json
 import logging
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from vgpu_sim.gpud.contexts import reconnecting
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
-from vgpu_sim.gpud.model import MigInstance, Owner
+from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.hal.address_map import CHUNK_ALIGN_BYTES
-from vgpu_sim.system import processes, seqpacket
+from vgpu_sim.hal.admin import Counters
+from vgpu_sim.system import foreign, processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid
 
@@ -29,8 +33,10 @@ logger = logging.getLogger("tessera.gpud")
 
 FILE_NAME = "contexts.json"
 CLIENT_GONE_GRACE_SECONDS = 5.0
+RESUME_SECONDS = 1.0  # an adopted worker that has not reported by then is not waited for
 _GENERATIONS = 2  # below a worker: its compile helper, and that one's children
 _VERSION = 1
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _MAX_FILE_BYTES = 1 << 20
 
 
@@ -47,6 +53,8 @@ class Record:
     pod_uid: str
     namespace: str
     claim: str = ""
+    reconnect: str = ""
+    opened_ns: int = 0
 
     @property
     def owner(self) -> Owner:
@@ -68,9 +76,27 @@ class Record:
         return processes.start_ticks(self.client_pid) == self.client_start_ticks
 
 
-def save(run_dir: Path, contexts: Iterable[Context]) -> None:
-    """Write the list of live contexts; a failure is logged, because programs matter more."""
-    document = {"version": _VERSION, "contexts": [_encode(context) for context in contexts]}
+def save(
+    run_dir: Path,
+    contexts: Iterable[Context],
+    ended: Mapping[InstanceUuid, Counters] | None = None,
+) -> None:
+    """Write the list of live contexts, and what each instance's ended contexts have counted.
+
+    A failure is logged, because programs matter more.
+    """
+    live = tuple(contexts)
+    document = {
+        "version": _VERSION,
+        "contexts": [_encode(context) for context in live],
+        # Apart from the contexts, in which an older gpud knows no further fields.
+        "channels": {
+            str(context.pid): {"reconnect": context.reconnect.name, "opened_ns": context.opened_ns}
+            for context in live
+            if context.reconnect is not None
+        },
+        "ended": {uuid: asdict(counted) for uuid, counted in (ended or {}).items()},
+    }
     path = run_dir / FILE_NAME
     temporary = path.with_suffix(".tmp")
     try:
@@ -87,9 +113,15 @@ class Recorder:
     answered, unless the disk is slower than that.
     """
 
-    def __init__(self, run_dir: Path, contexts: Iterable[Context]) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        contexts: Iterable[Context],
+        ended: Callable[[], Mapping[InstanceUuid, Counters]] = dict,
+    ) -> None:
         self._run_dir = run_dir
         self._contexts = contexts
+        self._ended = ended
         self._stale = False
         self._writing: asyncio.Task[None] | None = None
 
@@ -108,7 +140,8 @@ class Recorder:
         try:
             while self._stale:
                 self._stale = False
-                await asyncio.to_thread(save, self._run_dir, tuple(self._contexts))
+                live, ended = tuple(self._contexts), self._ended()
+                await asyncio.to_thread(save, self._run_dir, live, ended)
         finally:
             self._writing = None
 
@@ -116,16 +149,37 @@ class Recorder:
 def load(run_dir: Path) -> list[Record]:
     """Read the list; one that cannot be read is as good as none, since cgroups are reaped too."""
     try:
-        with (run_dir / FILE_NAME).open("rb") as file:
-            document = json.loads(file.read(_MAX_FILE_BYTES))
-        if document["version"] != _VERSION:
-            raise ValueError(f"version {document['version']}")
-        return [Record(**entry) for entry in document["contexts"]]
+        document = _read(run_dir)
+        channels = document.get("channels", {})
+        return [
+            Record(**entry, **channels.get(str(entry["pid"]), {})) for entry in document["contexts"]
+        ]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as err:
+    except _UNREADABLE as err:
         logger.warning("contexts_unreadable error=%s", err)
         return []
+
+
+def load_ended(run_dir: Path) -> dict[InstanceUuid, Counters]:
+    """Read what each instance's ended contexts have counted; nothing if that cannot be read."""
+    known = {one.name for one in fields(Counters)}
+    with suppress(*_UNREADABLE):
+        return {
+            InstanceUuid(uuid): Counters(
+                **{name: int(count) for name, count in counted.items() if name in known}
+            )
+            for uuid, counted in _read(run_dir).get("ended", {}).items()
+        }
+    return {}
+
+
+def _read(run_dir: Path) -> dict[str, Any]:
+    with (run_dir / FILE_NAME).open("rb") as file:
+        document = json.loads(file.read(_MAX_FILE_BYTES))
+    if document["version"] != _VERSION:
+        raise ValueError(f"version {document['version']}")
+    return dict(document)
 
 
 class Leftovers:
@@ -137,16 +191,25 @@ class Leftovers:
         budget: Budget,
         contexts: ContextTable,
         cgroups: SliceCgroups,
+        run_dir: Path | None = None,
     ) -> None:
         self._inventory = inventory
         self._budget = budget
         self._contexts = contexts
         self._cgroups = cgroups
+        self._run_dir = run_dir
         self._watches: set[asyncio.Task[None]] = set()
+        self._resuming: list[Context] = []
 
-    def take_over(self, records: Iterable[Record]) -> None:
-        """Watch the living, end those without an instance or a record, tidy the groups."""
+    def take_over(
+        self, records: Iterable[Record], ended: Mapping[InstanceUuid, Counters] | None = None
+    ) -> None:
+        """Watch the living, end those without an instance or a record, tidy the groups.
+
+        ``ended``: what contexts of each instance had counted that are no more.
+        """
         instances = {instance.uuid: instance for instance in self._inventory.instances}
+        self._contexts.inherit({u: done for u, done in (ended or {}).items() if u in instances})
         found: list[tuple[Context, Record]] = []
         for record in records:
             pidfd = processes.open_process(record.pid)
@@ -168,13 +231,42 @@ class Leftovers:
                 pidfd=pidfd,
                 channel=None,
                 sockets=ForeignSockets(f"worker {record.pid}", refusing=True),
+                adopted=True,
+                reconnect=self._address(record),
+                opened_ns=record.opened_ns or time.monotonic_ns(),
             )
+            self._reconnect(context)
             logger.info("worker_found pid=%d instance=%s", record.pid, instance.uuid)
             found.append((context, record))
         self._contexts.add(*(context for context, _ in found))
         for context, record in found:
             self._watch(context, record)
         self._reap_groups({record.pid for _, record in found})
+        if self._run_dir is not None:
+            kept = {context.reconnect for context, _ in found if context.reconnect is not None}
+            reconnecting.remove_others(self._run_dir, kept)
+
+    async def resumed(self) -> None:
+        """Wait until the adopted workers have reported, so that no counter is seen without them."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RESUME_SECONDS):
+                for context in self._resuming:
+                    await context.settled.wait()
+
+    def _address(self, record: Record) -> Path | None:
+        with suppress(ValueError):
+            if self._run_dir is not None:
+                return reconnecting.address(self._run_dir, record.reconnect)
+        return None
+
+    def _reconnect(self, context: Context) -> None:
+        channel = reconnecting.reconnect(context.reconnect) if context.reconnect else None
+        if channel is None:
+            return
+        refusing = foreign.refuse_descriptors(channel)
+        context.channel = channel
+        context.sockets = ForeignSockets(f"worker {context.pid}", refusing)
+        self._resuming.append(context)
 
     def _reap_groups(self, kept: set[int]) -> None:
         known = {instance.uuid for instance in self._inventory.instances}

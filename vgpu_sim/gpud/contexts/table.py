@@ -7,9 +7,11 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from vgpu_sim.gpud.contexts import worker_channel
 from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, Statistics, WorkerChannel
@@ -33,8 +35,10 @@ _LAST_WORDS_SECONDS = 2.0  # final statistics and the zygote's report come withi
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """One CUDA context. ``channel`` is None for a worker that an earlier gpud started.
+    """One CUDA context.
 
+    ``adopted``: an earlier gpud started its worker; ``channel`` is None if that has no reconnect
+    socket, whose address is ``reconnect``. ``opened_ns``: when it was started (CLOCK_MONOTONIC).
     ``born``: when worker and client started, in clock ticks since boot, once somebody has looked.
     ``settled``: it serves its client (``served``), or has ended. ``told``: whoever should know why
     it ends has been told, or knows.
@@ -59,6 +63,9 @@ class Context:
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     served: bool = False
     born: tuple[int, int] | None = None
+    adopted: bool = False
+    reconnect: Path | None = None
+    opened_ns: int = field(default_factory=time.monotonic_ns)
 
     @property
     def answered(self) -> bool:
@@ -86,6 +93,7 @@ class ContextTable:
         self._turnstiles: dict[InstanceUuid, Turnstile] = {}  # of slices with contexts
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: dict[InstanceUuid, Counters] = {}
+        self._inherited: dict[InstanceUuid, Counters] = {}
 
     def __iter__(self) -> Iterator[Context]:
         return iter(tuple(self._contexts))
@@ -98,6 +106,19 @@ class ContextTable:
         """Return what an instance's contexts that are no more have counted."""
         return self._ended.get(uuid, Counters())
 
+    def all_ended(self) -> dict[InstanceUuid, Counters]:
+        """Return what contexts that are no more have counted, by instance."""
+        return dict(self._ended)
+
+    def inherit(self, ended: Mapping[InstanceUuid, Counters]) -> None:
+        """Take over what contexts have counted that ended under an earlier gpud."""
+        self._inherited = dict(ended)
+        self._ended = dict(ended)
+
+    def inherited(self, uuid: InstanceUuid) -> Counters:
+        """Return what was counted of an instance's ended contexts before this gpud."""
+        return self._inherited.get(uuid, Counters())
+
     def counters(self, uuid: InstanceUuid) -> Counters:
         """Return what all contexts of an instance have counted."""
         live = (context.statistics.counters for context in self.of(uuid))
@@ -106,6 +127,7 @@ class ContextTable:
     def forget(self, uuid: InstanceUuid) -> None:
         """Drop what is remembered of an instance that is no more."""
         self._ended.pop(uuid, None)
+        self._inherited.pop(uuid, None)
 
     def add(self, *contexts: Context) -> None:
         """Watch over contexts from now on; their descriptors and accounts are the table's.
@@ -225,8 +247,8 @@ class ContextTable:
 
     async def _learn_end(self, context: Context) -> None:
         """Get the wait status: the zygote's report, or gpud's own if it inherited the worker."""
-        if context.channel is None or context.wait_status is not None:
-            return
+        if context.adopted or context.wait_status is not None:
+            return  # an adopted worker is no child of this gpud's zygote
         context.wait_status = processes.reap(context.pidfd)
         if context.wait_status is None:
             await context.reported.wait()
@@ -241,6 +263,8 @@ class ContextTable:
             context.account,
             context.statistics,
             self._turnstiles.setdefault(context.instance.uuid, worker_channel.turnstile()),
+            context.opened_ns,
+            context.adopted,
         )
         try:
             async for name, fields in channel.events():
@@ -293,6 +317,8 @@ class ContextTable:
         if context.channel is not None:
             context.sockets.close(context.channel)
             context.sockets.end()
+        if context.reconnect is not None:
+            context.reconnect.unlink(missing_ok=True)
         self._events.emit(
             "context_ended",
             instance=context.instance.uuid,

@@ -66,7 +66,8 @@ def turnstile() -> Turnstile:
 class WorkerChannel:
     """Answers reservations and yields events until the worker closes the channel.
 
-    ``turns`` is shared by all workers of a slice.
+    ``turns`` is shared by all workers of a slice. ``opened_ns``: when the context was started.
+    ``adopted``: by an earlier gpud, so that the worker resumes its account first.
     """
 
     def __init__(
@@ -77,6 +78,8 @@ class WorkerChannel:
         account: Account,
         statistics: Statistics | None = None,
         turns: Turnstile | None = None,
+        opened_ns: int | None = None,
+        adopted: bool = False,
     ) -> None:
         self._turns = turns if turns is not None else turnstile()
         self.statistics = statistics if statistics is not None else Statistics()
@@ -87,8 +90,10 @@ class WorkerChannel:
         self._last_passed: dict[str, float] = {}
         self._usage_messages = 0
         self._modelled_messages = 0
-        self._opened_ns = time.monotonic_ns()
+        self._opened_ns = time.monotonic_ns() if opened_ns is None else opened_ns
         self._allocations = 0
+        self._adopted = adopted
+        self._must_resume = adopted
 
     async def events(self) -> AsyncIterator[tuple[str, dict[str, object]]]:
         """Serve the channel; yields (event name, checked fields).
@@ -116,7 +121,11 @@ class WorkerChannel:
                 yield event
 
     def _handle(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
+        if self._must_resume != (message["type"] == "resume"):
+            raise ChannelViolation("resume is the first message of an adopted worker, and no other")
         match message["type"]:
+            case "resume":
+                return self._resume(message)
             case "reserve":
                 return self._reserve(message)
             case "release":
@@ -162,6 +171,20 @@ class WorkerChannel:
             return None
         return self._out_of_memory(amount)
 
+    def _resume(self, message: dict[str, Any]) -> tuple[str, dict[str, object]]:
+        """Take over the account of a worker that an earlier gpud started.
+
+        What it says it holds beyond what was measured is reserved as any other memory; what it says
+        it does not hold stays counted, because the measure is the kernel's.
+        """
+        self._must_resume = False
+        self._allocations = min(_MAX_COUNT, _count(message, "allocations"))
+        beyond = _count(message, "held_bytes") - self._budget.account_bytes(self._account)
+        if beyond > 0:
+            self._budget.reserve(self._account, beyond)
+        self._take_statistics(message)
+        return "worker_started", {"sandbox": _sandbox(message.get("sandbox"))}
+
     def _out_of_memory(self, requested_bytes: int) -> tuple[str, dict[str, object]]:
         """Describe a refusal by gpud's own figures, whatever the worker thinks."""
         room = self._budget.room(self._account)
@@ -173,8 +196,13 @@ class WorkerChannel:
         }
 
     def _release(self, message: dict[str, Any]) -> None:
+        amount = _count(message, "bytes")
+        if self._adopted:  # of which gpud may have counted less than it holds: it has no more
+            amount = min(amount, self._budget.account_bytes(self._account))
+            if not amount:
+                return
         try:
-            self._budget.release(self._account, _count(message, "bytes"))
+            self._budget.release(self._account, amount)
         except ValueError as err:
             raise ChannelViolation(str(err)) from err
 

@@ -13,10 +13,14 @@ _LONGEST_NS = 11 * PERIOD_NS // 10  # between two reports of one that computes, 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a live context has counted, and when its worker said so (CLOCK_MONOTONIC)."""
+    """What a live context has counted, and when its worker said so (CLOCK_MONOTONIC).
+
+    ``adopted``: its first report holds what it did under an earlier gpud.
+    """
 
     counters: Counters
     at_ns: int
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,10 @@ class Meter:
     one is overdue; what contexts did that ended since the last sample is spread over the period.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ended_before: Counters | None = None) -> None:
         self._last: dict[Hashable, Reading] = {}
         self._rates: dict[Hashable, _Rate] = {}
-        self._ended = Counters()
+        self._ended = ended_before or Counters()
         self._sampled_ns = 0
 
     def sample(self, live: Mapping[Hashable, Reading], ended: Counters, now_ns: int) -> Use:
@@ -69,6 +73,8 @@ class Meter:
 
     def _rate(self, key: Hashable, reading: Reading) -> _Rate | None:
         before = self._last.get(key, Reading(Counters(), 0))
+        if reading.adopted and not before.at_ns:
+            return None
         if reading.at_ns != before.at_ns:
             counted = counting.difference(reading.counters, before.counters)
             # One that was at rest reports when it computes again: its rest is not part of it.

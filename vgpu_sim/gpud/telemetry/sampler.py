@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Never
 
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
@@ -15,11 +15,15 @@ from vgpu_sim.hal.admin import Activity, Counters, Telemetry
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """An instance and its contexts: those that live, and the sum of those that have ended."""
+    """An instance and its contexts: those that live, and the sum of those that have ended.
+
+    ``inherited``: of that sum, what was counted before this gpud.
+    """
 
     instance: MigInstance
     live: Mapping[Hashable, Reading]
     ended: Counters
+    inherited: Counters = field(default_factory=Counters)
 
 
 class Sampler:
@@ -37,7 +41,9 @@ class Sampler:
         seconds = (now_ns - self._sampled_ns) / 1e9 if self._sampled_ns else 0.0
         self._sampled_ns = now_ns
         instances = {one.instance.uuid: one for one in observed}
-        self._meters = {uuid: self._meters.get(uuid, Meter()) for uuid in instances}
+        self._meters = {
+            uuid: self._meters.get(uuid) or Meter(one.inherited) for uuid, one in instances.items()
+        }
         self._uses = {
             uuid: self._meters[uuid].sample(one.live, one.ended, now_ns)
             for uuid, one in instances.items()
