@@ -50,8 +50,8 @@ drops its privileges, then answers the client's HELLO on the client socket. Its 
   connection, on which the worker answers (``vgpu_sim.hal.direct``).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
-has (the program is not disturbed) but gets no new memory until it is reconnected. A worker ends with status 0 when its
-client has gone; else with one of the statuses below.
+has (the program is not disturbed) but gets no new memory until it is reconnected. A worker ends
+with status 0 when its client has gone; else with one of the statuses below.
 """
 
 import json

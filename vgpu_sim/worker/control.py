@@ -73,11 +73,7 @@ class Control:
         if self._config.kernel_timeout_s is not None:
             period_s = min(period_s, self._config.kernel_timeout_s / _LOOKS_PER_TIMEOUT)
         while True:
-            for gone in polled - self.channel.descriptors():
-                poller.unregister(gone)
-            for new in self.channel.descriptors() - polled:
-                poller.register(new, select.POLLIN)
-            polled = self.channel.descriptors()
+            polled = self._poll_channel(poller, polled)
             ready = [descriptor for descriptor, _ in poller.poll(max(1, period_s * 1000))]
             if self._fault_event in ready:
                 self._report_fault()
@@ -93,6 +89,15 @@ class Control:
             self._watch_kernel()
             if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
                 self._send_stats()
+
+    def _poll_channel(self, poller: select.poll, polled: set[int]) -> set[int]:
+        """Have the channel's present descriptors polled in place of these; return them."""
+        present = self.channel.descriptors()
+        for gone in polled - present:
+            poller.unregister(gone)
+        for new in present - polled:
+            poller.register(new, select.POLLIN)
+        return present
 
     def _serve_request(self, handlers: dict[MessageType, Callable[[Request], None]]) -> None:
         request = wire.receive(self._client)
