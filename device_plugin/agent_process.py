@@ -76,6 +76,7 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         binder,
         claims,
         Rivals(pods, notices),
+        kube.node_status,
     )
     metrics = METRICS if settings.metrics else None
     probes = health.server(settings.health_port, agent.pulse, metrics=metrics)

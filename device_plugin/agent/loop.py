@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
@@ -24,6 +24,7 @@ from device_plugin.agent.notices import Notices
 from device_plugin.agent.reporter import Refusals, Reporter
 from device_plugin.agent.rivals import Rivals
 from device_plugin.agent.steps import Steps, plan_steps
+from device_plugin.agent.unlisting import LOOK_AGAIN_S, Unlisting
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud
 from device_plugin.cdi import nvidia
@@ -45,6 +46,7 @@ from device_plugin.inventory.numa import numa_nodes
 from device_plugin.inventory.resources import Offered, by_resource, offered
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.gpu_watch import Gpus
+from device_plugin.kube.node_status import NodeStatus
 from device_plugin.metrics import METRICS
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
@@ -84,8 +86,10 @@ class Agent:
         binder: FunctionBinder,
         claims: ClaimOffer | None = None,
         rivals: Rivals | None = None,
+        node_status: Callable[[], NodeStatus] | None = None,
     ) -> None:
         self._rivals = rivals
+        self._unlisting = Unlisting(node_status, lambda: time.monotonic())
         self._binder = binder
         self._claims = claims or NoClaims()
         self._numa_nodes = numa_nodes()
@@ -108,7 +112,6 @@ class Agent:
         self._sharing: Mapping[str, Sequence[Shared]] = {}
         self._inventory: Inventory | None = None
         self._gpud_seen_at = time.monotonic()
-        self._withdrawn_at: dict[str, float] = {}
         self._leaving = threading.Event()
         self._left = threading.Event()
         self.pulse = Pulse()
@@ -126,8 +129,9 @@ class Agent:
             if self._leaving.is_set() and not self._left.is_set():
                 self._say_that_it_leaves()
             settled = self.attempt()
-            self._wake.wait(_RESYNC_S if settled else _UNSETTLED_S)
-            time.sleep(max(0.0, self.pulse.began + _MIN_INTERVAL_S - time.monotonic()))
+            least_s = LOOK_AGAIN_S if self._unlisting.waits else _MIN_INTERVAL_S
+            self._wake.wait(_RESYNC_S if settled else min(2 * least_s, _UNSETTLED_S))
+            time.sleep(max(0.0, self.pulse.began + least_s - time.monotonic()))
             self._wake.clear()
 
     def _say_that_it_leaves(self) -> None:
@@ -190,6 +194,7 @@ class Agent:
         inventory, refused = self._configure(desired)
         steps = {gpu.uuid: self._steps(gpu, desired, held) for gpu in inventory.gpus}
         self._tell_sharing(inventory, steps)  # before anybody can be given a share
+        steps = self._unlisting.advance(steps, inventory, *self._named(inventory, steps))
         self._offer(inventory, steps)  # withdraw first, destroy later
         if any(step.destroy or step.create for step in steps.values()):
             for gpu in inventory.gpus:
@@ -237,7 +242,7 @@ class Agent:
         if self._rivals is None:
             return {}
         resources = set(self._named(inventory, steps)[0].names.values())
-        ours = {s.uuid for s in inventory.slices()} | self._withdrawn_at.keys()
+        ours = {s.uuid for s in inventory.slices()} | self._unlisting.unlisted
         return self._rivals.look(resources, ours, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
@@ -263,25 +268,17 @@ class Agent:
         self, gpu: Gpu, desired: Desired, held: Mapping[str, Sequence[HolderPod]] | None
     ) -> Steps:
         instances = desired.instances(gpu)
-        kept = (s.instance for s in gpu.unclaimed if s.uuid not in self._withdrawn_at)
+        kept = (s.instance for s in gpu.unclaimed if s.uuid not in self._unlisting.unlisted)
         wanted = map(planner.place_of, kept) if instances is None else (i.place for i in instances)
-        now = time.monotonic()
         releasable = {
             s.uuid
             for s in gpu.slices
             if held is not None
             and not held.get(s.uuid)
             and not s.contexts
-            and now - self._withdrawn_at.get(s.uuid, now) >= _SETTLE_S
+            and self._unlisting.unlisted_for(s.uuid) >= _SETTLE_S
         }
-        steps = plan_steps(gpu, list(wanted), releasable)
-        withdrawn = {s.uuid for s in steps.withdraw}
-        for mig_slice in gpu.slices:
-            if mig_slice.uuid in withdrawn:
-                self._withdrawn_at.setdefault(mig_slice.uuid, now)
-            else:
-                self._withdrawn_at.pop(mig_slice.uuid, None)
-        return steps
+        return plan_steps(gpu, list(wanted), releasable)
 
     def _take(self, gpu: Gpu, steps: Steps) -> Steps:
         """Destroy and create; return the steps that are left."""
@@ -304,6 +301,7 @@ class Agent:
             problem = str(err)
         return Steps(
             withdraw=tuple(s for s in steps.withdraw if s.uuid not in gone),
+            listed=steps.listed,
             create=tuple(i for i in steps.create if i not in made),
             claimed=steps.claimed,
             problem=problem,
@@ -319,13 +317,14 @@ class Agent:
             if isinstance(err, GpudError) and err.code == "in_use":
                 return False
             raise
-        self._withdrawn_at.pop(mig_slice.uuid, None)
+        self._unlisting.forget(mig_slice.uuid)
         _log.info("destroyed %s on GPU %d", mig_slice.instance, gpu.index)
         return True
 
     def _offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
         resources, elsewhere = self._named(inventory, steps)
-        gone = {s.uuid for step in steps.values() for s in step.withdraw} | elsewhere.keys()
+        leaving = {s.uuid for step in steps.values() for s in step.withdraw}
+        gone = leaving & self._unlisting.unlisted | elsewhere.keys()
         if resources.problem:
             gone |= resources.names.keys()
         prefix = self._settings.resource_prefix
@@ -346,6 +345,7 @@ class Agent:
                 programs,
                 resources.shared,
                 name in kept,
+                frozenset(leaving),
             )
             for name in sorted(active.keys() | withdrawn.keys())
         }

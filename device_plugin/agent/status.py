@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
 from device_plugin.agent.steps import Steps
+from device_plugin.agent.unlisting import LONGEST_S
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, in_service
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
@@ -196,6 +197,8 @@ def _states(
         claims = "; ".join(map(_held_by_claims, steps.claimed))
         message = f"waiting for holders of {waiting}" if waiting else claims or "creating slices"
         reason = Reason.SLICE_IN_USE if waiting or claims else Reason.APPLYING
+        if steps.listed:
+            reason, message = Reason.APPLYING, _still_listed(steps.listed)
         ready = (False, reason, message)
         progressing = (True, reason, message)
     else:
@@ -229,6 +232,14 @@ def _states(
         ConditionType.PROGRESSING: progressing,
         ConditionType.DEGRADED: degraded,
     }
+
+
+def _still_listed(slices: Sequence[MigSlice]) -> str:
+    named = ", ".join(str(s.instance) for s in slices)
+    return (
+        f"waiting until the operator has lowered the node's allocatable by {named}"
+        f" and the scheduler knows: {LONGEST_S:g} s at most"
+    )
 
 
 def _held_by_claims(s: MigSlice) -> str:

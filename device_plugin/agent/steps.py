@@ -13,8 +13,9 @@ from mig.spec import Place
 class Steps:
     """What to do about one GPU.
 
-    ``withdraw`` are slices that are not desired any more: they leave the kubelet's list at once and
-    are destroyed (``destroy``) when nobody holds them. ``create`` has only instances whose place is
+    ``withdraw`` are slices that are not desired any more, of which ``listed`` are still on the
+    kubelet's list; they are destroyed (``destroy``) when they have left it and nobody holds them.
+    ``create`` has only instances whose place is
     free. ``claimed`` are slices of ResourceClaims where desired ones should be: they stay until
     their claims are released. ``problem`` says why the desired state cannot be reached, if so.
     """
@@ -24,6 +25,7 @@ class Steps:
     create: tuple[geometry.Instance, ...] = ()
     claimed: tuple[MigSlice, ...] = ()
     problem: str = ""
+    listed: tuple[MigSlice, ...] = ()
 
     @property
     def settled(self) -> bool:

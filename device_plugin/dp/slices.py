@@ -23,6 +23,7 @@ class SliceOffer:
     """A resource's slices at one moment, with the GPUs they lie on.
 
     ``withdrawn`` are not listed any more, but an allocation that is under way may still have them.
+    ``leaving`` are to be withdrawn soon, by UUID: they are allocated where nothing else is left.
     ``shared`` says, by UUID, which are listed several times: once for each container.
     """
 
@@ -35,6 +36,7 @@ class SliceOffer:
     programs: tuple[Mount, ...] = ()
     shared: Mapping[str, Shared] = field(default_factory=dict)
     keep: bool = False
+    leaving: frozenset[str] = frozenset()
 
     @property
     def noun(self) -> str:
@@ -102,6 +104,10 @@ class SliceOffer:
         that cannot be given (the kubelet's view is newer than ours) is the kubelet's own order.
         """
         del under_way
+        needed = set(must_include)
+        lasting = [d for d in available if shared_uuid(d) not in self.leaving or d in needed]
+        if len(lasting) >= size:
+            available = lasting
         if self.shared:
             return self._spread(available, must_include, size)
         by_uuid = {s.uuid: s for s in self.slices}

@@ -20,6 +20,7 @@ from device_plugin.errors import ClusterError
 from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.gpu_object import GpuObject, read
+from device_plugin.kube.node_status import NodeStatus, read as read_node
 from device_plugin.kube.pod_facts import PodFacts, read as pod_facts
 from gpu_operator.api import documents, events
 from gpu_operator.api.v1alpha1 import API_VERSION, GROUP, NODE_LABEL, VERSION
@@ -112,6 +113,9 @@ class Kube:
             namespaced=True,
             client=self._client,
         )
+        self._nodes = Resource(
+            prefix="api", group="", api_version="v1", kind="Node", name="nodes", client=self._client
+        )
         self._events = Resource(
             prefix="api",
             group="",
@@ -131,6 +135,10 @@ class Kube:
                 raise
             return None
         return pod_facts(found)
+
+    def node_status(self) -> NodeStatus:
+        """Return the status of this node."""
+        return read_node(self._sent(self._client.get, self._nodes, name=self._node))
 
     def gpus(self) -> list[GpuObject]:
         """Return the GPU objects of this node, by name.

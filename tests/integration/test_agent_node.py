@@ -502,3 +502,33 @@ def test_another_plugin_that_serves_our_resource_is_told_of(node: Node) -> None:
         node.kubelet.allocatable = {}
         wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded")[0] == "False")
         assert node.admitted() == {True}
+
+
+def test_a_free_slice_is_listed_and_allocated_until_the_scheduler_knows_that_it_goes(
+    node: Node,
+) -> None:
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()
+    goes, other = (node.slices["1g.10gb", start]["uuid"] for start in (0, 1))
+    resource = node.api.status("gpu-1")["slices"][0]["resource"]
+    node.api.node["status"]["allocatable"][resource] = "2"
+    node.want(("1g.10gb", 1))
+    wait_for(node.api, lambda: "allocatable" in _message(node, "Progressing"))
+    states = {one["uuid"]: one["state"] for one in node.api.status("gpu-1")["slices"]}
+    assert states == {goes: "Withdrawing", other: "Active"}
+    time.sleep(2.5)  # longer than what an unheld slice stays once it is off the list
+    assert sorted(node.agent.devices("1g.10gb")) == sorted((goes, other))
+    assert node.agent.allocate("1g.10gb", goes) == [f"gpu.tessera.dev/slice={goes}"]
+    node.hold(goes)
+    node.api.node["status"]["allocatable"][resource] = "1"  # as the operator does
+    wait_until(lambda: goes not in node.agent.devices("1g.10gb"))
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Progressing")[1] == "SliceInUse")
+    assert sorted(node.slices) == [("1g.10gb", 0), ("1g.10gb", 1)]
+    node.release()
+    node.ready()
+    assert sorted(node.slices) == [("1g.10gb", 1)]
+
+
+def _message(node: Node, kind: str) -> str:
+    found = node.api.status("gpu-1").get("conditions", ())
+    return next((one["message"] for one in found if one["type"] == kind), "")

@@ -1,4 +1,4 @@
-"""A tiny Kubernetes API server for the node agent: GPU objects, their status, events, slices.
+"""A tiny Kubernetes API server for the node agent: GPUs, their status, events, slices, its node.
 
 It speaks the few verbs that the agent may use (list, watch, apply of status, events), keeps objects
 in memory and counts writes. It is not ours, so a stand-in is fair; what it holds is what kubectl
@@ -53,6 +53,7 @@ class ApiServer:
         self.pods: dict[str, dict[str, Any]] = {}
         self.claims: dict[str, dict[str, Any]] = {}
         self.events: dict[str, dict[str, Any]] = {}
+        self.node: dict[str, Any] = {"metadata": {"name": NODE}, "status": {"allocatable": {}}}
         self.status_writes = 0
         self.broken = False
         self._changed = threading.Condition()
@@ -237,6 +238,8 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
                 self._answer(200, {"metadata": metadata, "items": list(api.slices.values())})
             elif "/namespaces/team/resourceclaims/" in url.path:
                 self._find(api.claims, url.path.rsplit("/", 1)[1])
+            elif url.path == f"/api/v1/nodes/{NODE}":
+                self._answer(200, api.node)
             elif "/pods/" in url.path:
                 self._find(api.pods, url.path.rsplit("/", 1)[1])
             else:

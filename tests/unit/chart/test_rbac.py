@@ -300,6 +300,7 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
         agent.apply_status("g", GPUStatus())
         agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
         agent.pod("default", "train")
+        agent.node_status()
         tables = TablesKube("n", NAMESPACE, client)
         with pytest.raises(ClusterError):
             next(tables.tables())
