@@ -148,6 +148,8 @@ class Identity(_Section):
 
     namespace: str
     pod_name: str
+    configuration: str = ""
+    """What the chart calls its configuration: another one with each change of image or values."""
 
 
 def load(environment: Mapping[str, str] | None = None) -> tuple[Config, Identity]:
@@ -174,4 +176,5 @@ def identity(environment: Mapping[str, str] | None = None) -> Identity:
     return Identity(
         namespace=env.get("POD_NAMESPACE", "tessera-system"),
         pod_name=env.get("POD_NAME", socket.gethostname()),
+        configuration=env.get("TESSERA_CONFIGURATION", ""),
     )

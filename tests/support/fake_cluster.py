@@ -40,6 +40,7 @@ class FakeCluster:
         self.devices: dict[tuple[str, int], tuple[str, set[tuple[str, int]]]] = {}
         self.terminating: set[str] = set()  # kinds of which nothing can be created any more
         self.kubelets_run = True
+        self.controllers_run = True
         self.writes = 0
         self._fields: dict[tuple[str, str, str, bool], Document] = {}
         self._numbers = itertools.count(1)
@@ -161,6 +162,8 @@ class FakeCluster:
         if known["metadata"]["resourceVersion"] != document["metadata"]["resourceVersion"]:
             raise errors.Conflict(f"{kind} {name} has changed")
         known["spec"] = copy.deepcopy(document["spec"])
+        if annotations := document["metadata"].get("annotations"):
+            known["metadata"]["annotations"] = dict(annotations)
         self._touch(known)
         return copy.deepcopy(known)
 
@@ -197,7 +200,7 @@ class FakeCluster:
         if known != before:
             self.writes += 1
             self._touch(known)
-        if kind == "DaemonSet":  # its controller rolls it out in no time
+        if kind == "DaemonSet" and self.controllers_run:  # its own rolls it out in no time
             known["status"] = {"observedGeneration": known["metadata"]["generation"]}
         return copy.deepcopy(known)
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gpu_operator import config, errors
-from gpu_operator.app import check, cleanup, serve, validation
+from gpu_operator.app import check, cleanup, serve, takeover, validation
 from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.port import Kube
 
@@ -57,6 +57,17 @@ def _check(deployment: str, image: str, pull_policy: str, pull_secrets: tuple[st
     """Check an installation: operator available, pools and layouts ready, a pod computes."""
     who, runs = config.identity(), validation.Image(image, pull_policy, pull_secrets)
     sys.exit(_run(_connected(lambda kube: check.check(kube, who, deployment, runs, click.echo))))
+
+
+@main.command("await-takeover")
+@click.option("--lease", required=True, help="The operator's Lease.")
+@click.option("--configuration", required=True, help="What the chart calls the new one.")
+@click.option("--timeout", "timeout_s", type=click.IntRange(min=1), default=240, show_default=True)
+def _await_takeover(lease: str, configuration: str, timeout_s: int) -> None:
+    """Wait until the operator has reconciled everything once by a configuration."""
+    namespace = config.identity().namespace
+    wanted = takeover.Takeover(namespace, lease, configuration, timeout_s)
+    sys.exit(_run(_connected(lambda kube: takeover.await_takeover(kube, wanted, click.echo))))
 
 
 async def _connected(use: Callable[[Kube], Coroutine[Any, Any, int]]) -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -51,6 +52,7 @@ async def serve(config: Config, identity: Identity) -> int:
 
 async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
     owners = await _owners(config, kube)
+    caught_up = threading.Event()
 
     def candidate(own_connection: Kube) -> Elector:
         return Elector(
@@ -60,6 +62,7 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
             identity.pod_name,
             config.lease_seconds,
             owners=owners,
+            configuration=lambda: identity.configuration if caught_up.is_set() else "",
         )
 
     stop = asyncio.Event()
@@ -68,7 +71,7 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
     store = Store(_chart_policy(config, owners))
     async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
         queue = WorkQueue()
-        worker = Worker(kube, store, queue, config, identity.namespace, lease.fence)
+        worker = Worker(kube, store, queue, config, identity.namespace, lease.fence, caught_up.set)
         rdma = config.node.rdma.enabled
         policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
         dra = config.node.dra

@@ -5,6 +5,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -55,7 +56,12 @@ class Worker:
         config: Config,
         namespace: str,
         fence: Callable[[], None],
+        caught_up: Callable[[], None] = lambda: None,
     ) -> None:
+        """``caught_up`` is called when everything that was there at first was reconciled once."""
+        self._caught_up = caught_up
+        self._first: set[Key] | None = None  # what of the first pass is still to be reconciled
+        self._reported = False
         self._kube = kube
         self._store = store
         self._queue = queue
@@ -109,14 +115,36 @@ class Worker:
         while True:
             try:
                 await self.list_all()
+                if self._first is None:
+                    await self._apply_policies()
                 self.last_resync = time.monotonic()
             except errors.KubeError as err:
                 _log.warning("resync failed, will retry: %s", err)
                 await asyncio.sleep(2)
                 continue
-            for key in routes.all_keys(self._store.world()):
+            keys = set(routes.all_keys(self._store.world()))
+            for key in keys:
                 self._queue.add(key)
+            if self._first is None:
+                self._first = keys
+                self._tick_off()
             await asyncio.sleep(self._config.resync_seconds)
+
+    async def _apply_policies(self) -> None:
+        """Reconcile policies before all else, as everything else goes by them. Raises KubeError."""
+        for key in sorted(routes.all_keys(self._store.world())):
+            if key.kind == "GPUPolicy":
+                with suppress(errors.Refused):  # its status says so
+                    await self._reconcile(key)
+        await self.list_all()
+
+    def _tick_off(self, *keys: Key) -> None:
+        """Note which keys were reconciled; report once when all of the first pass have been."""
+        if self._first is not None:
+            self._first.difference_update(keys)
+            if not self._first and not self._reported:
+                self._reported = True
+                self._caught_up()
 
     async def list_all(self) -> None:
         """Bring the store up to date, deletions included. Raises KubeError."""
@@ -132,6 +160,8 @@ class Worker:
         with metrics.reconciling(key.kind) as ended:
             done = await self._worked(key)
             ended(done)
+            if done:
+                self._tick_off(key)
             return done
 
     async def _worked(self, key: Key) -> bool:
@@ -139,6 +169,7 @@ class Worker:
             outcome = await self._reconcile(key)
         except errors.Refused as err:
             _log.error("%s: refused: %s", key, err)
+            self._tick_off(key)  # its status says so
             return False
         except errors.KubeError as err:
             _log.info("%s: will retry: %s", key, err)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import CONFIGURATION
 from gpu_operator.kube.port import Document, Kube
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,10 @@ class Elector:
         term_s: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
         owners: Sequence[Mapping[str, Any]] = (),
+        configuration: Callable[[], str] = str,
     ) -> None:
+        """``configuration``: by which the holder has reconciled everything once; empty: by none."""
+        self._configuration = configuration
         self._kube = kube
         self._name = name
         self._namespace = namespace
@@ -117,6 +121,8 @@ class Elector:
             return False
         renewed = self._document(_now(), spec.get("leaseTransitions") or 0)
         renewed["metadata"] = {**lease["metadata"], "ownerReferences": self._owners}
+        notes = lease["metadata"].get("annotations") or {}
+        renewed["metadata"]["annotations"] = {**notes, CONFIGURATION: self._configuration()}
         if holder == self._identity:
             renewed["spec"]["acquireTime"] = spec.get("acquireTime") or _now()
         else:

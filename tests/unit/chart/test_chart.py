@@ -290,7 +290,8 @@ def pods(found: Manifests) -> dict[str, dict[str, Any]]:
 
 def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
     found = pods(render())
-    assert set(found) == {"Deployment/tessera-operator", "Job/tessera-cleanup", "Pod/tessera-check"}
+    jobs = {"Job/tessera-cleanup", "Job/tessera-takeover"}
+    assert set(found) == {"Deployment/tessera-operator", *jobs, "Pod/tessera-check"}
     for name, spec in found.items():
         assert spec["securityContext"]["runAsNonRoot"] is True, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
@@ -325,6 +326,7 @@ def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> No
         *((group, "gpus", verb) for verb in ("list", "watch")),
         (group, "gpus/status", "patch"),
         *(("", "events", verb) for verb in ("create", "get", "patch")),
+        ("", "nodes", "get"),
     }
     off = render("rdma.enabled=false")
     assert rules(off, "ClusterRole", "tessera-node") == without_rdma
@@ -430,7 +432,7 @@ def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
     assert container["args"] == ["--on-in-use=Wait", "--timeout=20"]
     assert ("", "pods/eviction", "create") not in rules(found, "ClusterRole", "tessera-cleanup")
     assert ("", "pods/eviction", "create") in rules(render(), "ClusterRole", "tessera-cleanup")
-    assert "Job" not in render("uninstall.enabled=false")
+    assert "tessera-cleanup" not in render("uninstall.enabled=false")["Job"]
     patient = render("uninstall.retireResources=true", "uninstall.timeoutSeconds=20")
     job = patient["Job"]["tessera-cleanup"]["spec"]
     assert job["activeDeadlineSeconds"] == 20 + 870

@@ -33,6 +33,9 @@ MIG_CONFIG: Final = f"{GROUP}/mig-config"
 # On a GPUPolicy that the chart asks for: the values that it was last asked for.
 CHART_VALUES: Final = f"{GROUP}/chart-values"
 
+# On the operator's Lease: the configuration by which its holder has reconciled everything once.
+CONFIGURATION: Final = f"{GROUP}/configuration"
+
 # On a GPU, written together with spec.instances.
 CHANGED_AT: Final = f"{GROUP}/changed-at"  # when the change began: a layout's deadline counts on
 LAST_APPLIED: Final = f"{GROUP}/last-applied"  # the instances before it: what a rollback restores
