@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Never
+from typing import Any, Final, Never, TypeVar
 
 from gpu_operator import errors
 from gpu_operator.controllers.claims import reading
@@ -23,6 +23,7 @@ from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
 
 GATHER_S: Final = 5.0  # changes come in bursts, and the scheduler is to be first
+NUDGE_S: Final = 0.5  # between two looks at pods that start
 _AGAIN_S: Final = 15.0  # while somebody waits: GPUs change, too
 _REST: Final = (
     9.0  # times what a round took: of a large fleet it may be seconds (8,000 GPUs: 1 to 5)
@@ -34,6 +35,8 @@ _READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
 }
 _STARTING: Final = Chosen(fields="spec.nodeName!=,status.phase=Pending")
 _log = logging.getLogger(__name__)
+
+_Action = TypeVar("_Action", Record, Annotate)
 
 
 class ClaimLoop:
@@ -59,7 +62,9 @@ class ClaimLoop:
         self._nudging = Nudging()
         self._starting: dict[str, StartingPod] = {}
         self._due = asyncio.Event()
+        self._starts = asyncio.Event()
         self._computing = Computing("claims")
+        self._nudges = Computing("nudges")
         self.reflectors = [
             Reflector(kube, kind, chosen, read, self.changed)
             for kind, (chosen, read) in _READERS.items()
@@ -72,7 +77,7 @@ class ClaimLoop:
     @property
     def stuck_for_s(self) -> float:
         """For how long a computation has been going on now."""
-        return self._computing.stuck_for_s
+        return max(self._computing.stuck_for_s, self._nudges.stuck_for_s)
 
     def changed(self, kind: str, key: str, value: Any) -> None:
         """Take a change; what it comes to is told a moment later."""
@@ -95,42 +100,57 @@ class ClaimLoop:
             self._starting.pop(key, None)
         else:
             self._starting[key] = pod
-        self._due.set()
+            self._starts.set()
 
     async def run(self) -> None:
         """Work until cancelled. Raises NotLeader."""
         following = (reflector.run() for reflector in self.reflectors)
         try:
-            await until_one_ends(*following, self._work())
+            await until_one_ends(*following, self._work(), self._nudge())
         finally:
             self._computing.close()
+            self._nudges.close()
+
+    async def _nudge(self) -> Never:
+        """Look often while pods start: an agent that comes back is a change of no claim."""
+        await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
+        while True:
+            if not self._starting:
+                self._starts.clear()
+                await self._starts.wait()
+            await asyncio.sleep(max(NUDGE_S, _REST * self._nudges.took_s))
+            for action in await self._computed(self._nudges, self._nudges_due):
+                await self._perform(action)
+
+    def _nudges_due(self) -> Callable[[], Sequence[Annotate]]:
+        claims, starting = tuple(self._claims.values()), tuple(self._starting.values())
+        world, now_s = self._world(), time.monotonic()
+        return lambda: self._nudging.due(claims, starting, world, now_s)
 
     async def _work(self) -> Never:
         # Who has a GPU is not known before all claims are, nor what they want before all classes.
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         while True:
             try:
-                async with asyncio.timeout(_AGAIN_S if self._pods or self._starting else None):
+                async with asyncio.timeout(_AGAIN_S if self._pods else None):
                     await self._due.wait()
             except TimeoutError:
                 pass
             await asyncio.sleep(max(self._gather_s, _REST * self._computing.took_s))
             self._due.clear()
-            for action in await self._decided():
+            for action in await self._computed(self._computing, self._events_due):
                 await self._perform(action)
 
-    async def _decided(self) -> Sequence[Record | Annotate]:
-        def prepare() -> Callable[[], Sequence[Record | Annotate]]:
-            claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
-            starting, now_s = tuple(self._starting.values()), time.monotonic()
-            world, classes = self._world(), dict(self._classes)
-            return lambda: (
-                *self._nudging.due(claims, starting, world, now_s),
-                *self._telling.due(claims, pods, classes, world, now_s),
-            )
+    def _events_due(self) -> Callable[[], Sequence[Record]]:
+        claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
+        world, classes, now_s = self._world(), dict(self._classes), time.monotonic()
+        return lambda: self._telling.due(claims, pods, classes, world, now_s)
 
+    async def _computed(
+        self, computing: Computing, prepare: Callable[[], Callable[[], Sequence[_Action]]]
+    ) -> Sequence[_Action]:
         try:
-            return await self._computing.run(prepare)
+            return await computing.run(prepare)
         except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
             _log.exception("claims that wait: will retry")
             return ()

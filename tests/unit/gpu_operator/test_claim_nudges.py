@@ -9,7 +9,7 @@ from gpu_world import claimed, node, world
 from waiting_claims import claim_document, offered, pod_document
 
 from gpu_operator.controllers.claims import nudging, reading
-from gpu_operator.controllers.claims.nudging import FIRST_S, MOST, MOST_S, Nudging
+from gpu_operator.controllers.claims.nudging import FIRST_S, MOST, MOST_S, RETURNED_S, Nudging
 from gpu_operator.controllers.claims.reading import Claim, StartingPod
 from gpu_operator.controllers.world import AgentPod, World
 from gpu_operator.kube.actions import Annotate
@@ -71,12 +71,29 @@ def test_while_the_driver_is_away_nobody_is_touched(agents: dict[str, AgentPod])
     assert nothing_is_due([held()], [starting()], world(node("a"), offered("a"), agents=agents))
 
 
-def test_the_time_counts_from_when_the_driver_is_back() -> None:
-    nudges, away = Nudging(), world(node("a"), offered("a"))
-    nudges.due([held()], [starting()], away, 0.0)
-    nudges.due([held()], [starting()], UNPREPARED, 100.0)
-    assert nudges.due([held()], [starting()], UNPREPARED, 109.0) == ()
-    assert len(nudges.due([held()], [starting()], UNPREPARED, 110.0)) == 1
+SUCCESSOR = {"a": AgentPod("agent-b", "a", "p")}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [{}, {"a": replace(SUCCESSOR["a"], problem="is starting")}, THERE],
+    ids=["no agent", "an agent that starts", "the agent before"],
+)
+def test_whose_kubelet_asked_while_the_driver_was_away_is_touched_as_soon_as_it_is_back(
+    before: dict[str, AgentPod],
+) -> None:
+    nudges, away = Nudging(), world(node("a"), offered("a"), agents=before)
+    back = world(node("a"), offered("a"), agents=SUCCESSOR)
+    assert nudges.due([held()], [starting()], away, 0.0) == ()
+    if before is THERE:  # it ends before the pod's time has come
+        assert nudges.due([held()], [starting()], world(node("a"), offered("a")), 5.0) == ()
+    assert nudges.due([held()], [starting()], back, 100.0) == ()
+    assert nudges.due([held()], [starting()], back, 100.0 + RETURNED_S - 0.1) == ()
+    assert len(nudges.due([held()], [starting()], back, 100.0 + RETURNED_S)) == 1
+    later = starting("later")  # came when the driver was there: it may just be at work
+    assert nudges.due([held()], [later], back, 101.0) == ()
+    assert nudges.due([held()], [later], back, 101.0 + FIRST_S - 0.1) == ()
+    assert len(nudges.due([held()], [later], back, 101.0 + FIRST_S)) == 1
 
 
 def test_so_many_at_a_time_and_the_rest_next_time() -> None:

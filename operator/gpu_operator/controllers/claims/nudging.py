@@ -4,7 +4,7 @@ A kubelet that could not have a claim prepared, as when the driver was being rep
 after 60 to 90 s, whatever happens meanwhile; any change of the pod makes it ask within a second.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from gpu_operator.controllers.claims.reading import Claim, StartingPod
@@ -15,6 +15,9 @@ NUDGED: Final = "gpu.tessera.dev/nudged"
 """The annotation that is changed: how often that was done."""
 FIRST_S: Final = 10.0
 """For how long a claim must have been unprepared on a node whose agent is there."""
+RETURNED_S: Final = 1.0
+"""The same of a pod that had its node while no agent, or another one, was there: its kubelet asked
+in vain, and waits."""
 MOST_S: Final = 60.0
 """Between two nudges at most: the kubelet's own clock is no slower."""
 MOST: Final = 32
@@ -26,16 +29,22 @@ class Nudging:
 
     def __init__(self) -> None:
         self._next: dict[str, tuple[float, int]] = {}  # by pod UID: when, and how often before
+        self._began_with: dict[str, str] = {}  # by pod UID: the agent at first; empty: none
 
     def due(
-        self, claims: Iterable[Claim], pods: Iterable[StartingPod], world: World, now_s: float
+        self, claims: Iterable[Claim], pods: Collection[StartingPod], world: World, now_s: float
     ) -> tuple[Annotate, ...]:
         """Return the pods to touch now; each counts as touched."""
         waiting = self._waiting(claims, pods, world)
+        agents = {name: one.name for name, one in world.agents.items() if not one.problem}
+        known = self._began_with
+        self._began_with = {pod.uid: known.get(pod.uid, agents.get(pod.node, "")) for pod in pods}
         self._next = {uid: due for uid, due in self._next.items() if uid in waiting}
         found: list[Annotate] = []
         for uid, pod in waiting.items():
-            when, times = self._next.setdefault(uid, (now_s + FIRST_S, 0))
+            same = self._began_with[uid] == agents[pod.node]
+            first = (now_s + (FIRST_S if same else RETURNED_S), 0)
+            when, times = self._next.setdefault(uid, first)
             if now_s < when or len(found) == MOST:
                 continue
             times += 1
