@@ -401,3 +401,26 @@ def test_a_claim_that_was_allocated_anew_has_what_it_was_given_last(world: World
         shares = [one.memory_bytes for one in made.shares]
         assert shares == ([memory_bytes] if memory_bytes < whole else [])
         assert bool(made.owner) == (memory_bytes == whole)
+
+
+def test_a_second_prepare_that_fails_takes_back_what_it_made_and_no_more(world: World) -> None:
+    world.preparer.prepare(ask(world, SMALL))
+    world.preparer.prepare(ask(world, "gpu-1", ref=ClaimRef("team", "other", OTHER)))
+    before = there(world)
+    for devices in ((SMALL, "gpu-0-mig-1g6gb-1", "gpu-1"), (SMALL, "gpu-7")):
+        ask(world, *devices)
+        with pytest.raises(ClaimError):
+            world.preparer.prepare(REF)
+        assert there(world) == before
+
+
+def test_a_claim_that_is_prepared_again_after_it_was_unprepared_waits_as_any(world: World) -> None:
+    other = ask(world, "gpu-0", ref=ClaimRef("team", "other", OTHER))
+    world.preparer.prepare(other)
+    ask(world, "gpu-0")
+    preparer = preparing(
+        world, _Api(world).claim, 60, pause=lambda _: world.preparer.unprepare(OTHER)
+    )
+    preparer.unprepare(UID)
+    assert [one.allocated.device for one in preparer.prepare(REF)] == ["gpu-0"]
+    assert there(world) == {(0, "whole", 0): "team/job"}

@@ -261,6 +261,27 @@ def test_a_sick_instance_of_a_claim_taints_its_device_only() -> None:
     assert [name for name, d in found.items() if "taints" in d] == ["gpu-0-mig-1g10gb-6"]
 
 
+@pytest.mark.parametrize(
+    ("gpu_health", "slice_health", "effect"),
+    [
+        ("Unhealthy: Xid 79", "Healthy", "NoSchedule"),
+        ("Unhealthy: Xid 79", "Suspect: Xid 94", "NoSchedule"),
+        ("Suspect: Xid 94", "Unhealthy: Xid 48", "NoSchedule"),
+        ("Suspect: Xid 94", "Healthy", None),  # what is remapped is not this slice's
+        ("Healthy", "Suspect: Xid 94", "None"),
+        ("Healthy", "Healthy", None),
+    ],
+)
+def test_a_slice_that_is_there_is_no_better_than_its_gpu(
+    gpu_health: str, slice_health: str, effect: str | None
+) -> None:
+    place = geometry.Instance(H100.profile("1g.10gb"), 6)
+    one = MigSlice("MIG-6", "GPU-0", place, 1, 0, 1, "/run/6", 0, (), health=slice_health)
+    gpu = dataclasses.replace(gpu_of(H100, health=gpu_health), slices=(one,))
+    found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-0-mig-1g10gb-6"]
+    assert [taint["effect"] for taint in found.get("taints", ())] == ([effect] if effect else [])
+
+
 def test_a_node_that_offers_nothing_has_no_slice() -> None:
     assert resource_slices(NODE, []) == {}
     full = Offered(gpu_of(H100), (geometry.Instance(H100.whole, 0),))

@@ -254,6 +254,26 @@ def test_a_share_finds_room_beside_others_of_its_slice() -> None:
     assert said(nodes(gpu), read("want", part("4Gi")), prepared, given)[0] == "ClaimNoRoom"
 
 
+def test_room_beside_shares_of_another_profile_is_none() -> None:
+    """5.75 GiB of the small slice are left and 15.5 of the larger: 6 of a small one are not."""
+    held = [claimed(f"1g.10gb@{start}", f"c{start}") for start in (1, 4, 5, 6)]
+    shares = [claimed("1g.10gb@0", "x", 4 * GIB), claimed("2g.20gb@2", "y", 4 * GIB)]
+    gpu = offered("a", shared=True, claims=[*shares, *held])
+    assert said(nodes(gpu), read("want", part("5Gi")))[0] == "ClaimUnmatched"
+    assert said(nodes(gpu), read("want", part("6Gi")))[0] == "ClaimNoRoom"
+    larger = part("6Gi", device_class="mig-2g.20gb.tessera.dev")
+    assert said(nodes(gpu), read("want", larger))[0] == "ClaimUnmatched"
+
+
+@pytest.mark.parametrize(
+    ("health", "reason"),
+    [("Healthy", "ClaimUnmatched"), ("Suspect: Xid 94", "ClaimUnmatched")]
+    + [(health, "ClaimNoRoom") for health in ("Unhealthy: Xid 79", "Probation", "Unknown", "")],
+)
+def test_a_gpu_in_service_has_room_and_no_other(health: str, reason: str) -> None:
+    assert said(nodes(offered("a", health=health)), read("want"))[0] == reason
+
+
 def test_shares_are_counted_as_the_scheduler_rounds_them() -> None:
     empty = offered("a", shared=True)
     _, message = said(nodes(empty), read("want", part("4Gi", count=15)))
