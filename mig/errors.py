@@ -38,8 +38,11 @@ class UnknownProfileError(MigError):
         self.board_key = board_key
         self.name = name
         self.legal = tuple(legal)
+        meant = next((one for one in self.legal if one.lower() == name.lower()), None)
+        hint = f" (case counts: {meant})" if meant is not None else ""
         super().__init__(
-            f"board {board_key} has no profile {name!r}; legal profiles: {', '.join(self.legal)}"
+            f"board {board_key} has no profile {name!r}{hint};"
+            f" legal profiles: {', '.join(self.legal)}"
         )
 
 

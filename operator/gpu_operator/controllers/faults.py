@@ -62,7 +62,7 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
     kind = kind_of(fault.spec)
     status = GPUFaultStatus(
         phase=told.phase.value if told is not None else "Pending",
-        gpu=gpu.name if gpu is not None else "",
+        gpu=gpu.name if gpu is not None else _where(fault.spec),
         slice=told.slice if told is not None else "",
         fault=_word(fault.spec, kind),
     )
@@ -90,6 +90,10 @@ def _target(world: World, spec: GPUFaultSpec) -> Gpu | None:
         return world.gpus.get(spec.gpu_name)
     mine = world.gpus_by_node().get(spec.node_name or "", ())
     return next((gpu for gpu in mine if gpu.spec.index == (spec.index or 0)), None)
+
+
+def _where(spec: GPUFaultSpec) -> str:
+    return spec.gpu_name or f"index {spec.index or 0} on node {spec.node_name}"
 
 
 def _wanted(fault: Fault) -> WantedFault:
@@ -133,8 +137,7 @@ def _verdicts(fault: Fault, gpu: Gpu | None, told: FaultStatus | None) -> Verdic
         what = "xid, ecc.corrected, ecc.uncorrected, thermal, hang, offBus"
         return refused(Reason.INVALID_SPEC, f"spec: exactly one of {what} is given")
     if gpu is None:
-        where = spec.gpu_name or f"index {spec.index or 0} on node {spec.node_name}"
-        return refused(Reason.GPU_NOT_FOUND, f"there is no GPU {where}")
+        return refused(Reason.GPU_NOT_FOUND, f"there is no GPU {_where(spec)}")
     if told is None:
         waiting = Verdict(False, Reason.WAITING_FOR_AGENT, f"the agent of {gpu.spec.node_name}")
         return verdicts(waiting, progressing=Verdict(True, Reason.WAITING_FOR_AGENT))

@@ -121,13 +121,16 @@ def _verdicts(world: World, layout: Layout, book: LayoutBook, why_not: str) -> V
     if book.taken:
         told = [f"{gpu} follows the older layout {book.taken[gpu]}" for gpu in sorted(book.taken)]
         ready = accepted = Verdict(False, Reason.LAYOUT_CONFLICT, _several(told))
+        if own:  # the others are carried out
+            message = f"on {own} of {own + len(book.taken)} GPUs: {ready.message}"
+            accepted = Verdict(True, Reason.PARTIALLY_ACCEPTED, message)
     elif problems:
         message = _left_out(book, problems)
         accepted = Verdict(True, Reason.PARTIALLY_ACCEPTED, message)
         ready = Verdict(False, Reason.NOT_PLACEABLE, message)
     else:
         accepted = _contested(book)
-        ready = _ready(book, failed, progressing)
+        ready = _ready(world, book, failed, progressing)
     return verdicts(ready, accepted=accepted, progressing=progressing, degraded=degraded)
 
 
@@ -156,8 +159,16 @@ def _contested(book: LayoutBook) -> Verdict | None:
     return Verdict(True, Reason.CONTESTED, _several(told)) if told else None
 
 
+def _no_gpu(world: World, layout: Layout) -> str:
+    pool = layout.spec.selector.pool
+    if pool and pool not in world.pools:
+        known = _several(sorted(world.pools), ", ") or "none"
+        return f"selector.pool: there is no GPUPool {pool!r}; there are: {known}"
+    return "the selector matches no GPU"
+
+
 def _ready(
-    book: LayoutBook, failed: tuple[Reason, str] | None, progressing: Verdict | None
+    world: World, book: LayoutBook, failed: tuple[Reason, str] | None, progressing: Verdict | None
 ) -> Verdict:
     own = len(book.entries)
     if not own and book.of_claims:
@@ -167,7 +178,7 @@ def _ready(
         )
         return Verdict(False, Reason.NO_GPUS, message)
     if not own:
-        return Verdict(False, Reason.NO_GPUS, "the selector matches no GPU")
+        return Verdict(False, Reason.NO_GPUS, _no_gpu(world, book.layout))
     if failed:
         return Verdict(False, *failed)
     if progressing is not None:

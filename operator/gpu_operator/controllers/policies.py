@@ -106,6 +106,11 @@ def _waiting(world: World, node_config: NodeConfig, namespace: str) -> str:
     return ""
 
 
+def _text(value: object) -> str:
+    """Return a value as a manifest has it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _verdicts(
     name: str, chart: ChartPolicy | None, kept: Mapping[str, Any], waiting: str
 ) -> Verdicts:
@@ -115,7 +120,8 @@ def _verdicts(
     if chart is not None and kept:
         values = _values(chart.spec)
         told = [
-            f"{field} is {kept[field]}, the chart's {values.get(field)} is not" for field in kept
+            f"{field} is {_text(kept[field])}, the chart's {_text(values.get(field))} is not"
+            for field in kept
         ]
         message = f"edited by hand, and in force so: {'; '.join(told)}"
         accepted = Verdict(True, Reason.OVERRIDDEN, message)

@@ -49,8 +49,19 @@ def _entries(board_key: str, requests: tuple[InstanceRequest, ...]) -> Entries:
                 f"start {request.start} with count {request.count}",
                 "a start fixes one instance: list them one by one",
             )
+    if len(wanted) > 1 and any(map(_is_whole, wanted)):
+        raise SpecError(
+            "spec.instances",
+            f"{geometry.WHOLE} beside {len(wanted) - 1} more",
+            f"{geometry.WHOLE} is the GPU with MIG off: it stands alone, once",
+        )
     planner.diff(board, (), wanted)
     return tuple(wanted)
+
+
+def _is_whole(entry: Instance | DeviceProfile) -> bool:
+    name = entry.profile.name if isinstance(entry, Instance) else entry.name
+    return name == geometry.WHOLE
 
 
 def one_line(err: MigError) -> str:

@@ -148,6 +148,8 @@ def test_configurations_of_mig_are_the_charts_or_the_users(tmp_path: Path) -> No
         ("resourcePrefix=UPPER", "resourcePrefix"),
         ("migStrategy=double", "migStrategy"),
         ("gpud.nodeBudget=8GB", "nodeBudget"),
+        ("gpud.nodeBudget=4", "nodeBudget"),
+        ("gpud.nodeBudget=100Ti", "nodeBudget"),
         ("gpud.threads=0", "threads"),
         ("gpud.allowWeakSandbox=perhaps", "allowWeakSandbox"),
         ("crds.keep=maybe", "keep"),

@@ -14,6 +14,7 @@ from waiting_claims import (
     offered,
 )
 
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.claims import reading
@@ -23,6 +24,7 @@ from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.verdict import Judge
 from gpu_operator.controllers.claims.wanting import wish
 from gpu_operator.controllers.world import World
+from mig import geometry
 
 
 def nodes(*gpus: Gpu, **facts: Any) -> World:
@@ -263,6 +265,19 @@ def test_room_beside_shares_of_another_profile_is_none() -> None:
     assert said(nodes(gpu), read("want", part("6Gi")))[0] == "ClaimNoRoom"
     larger = part("6Gi", device_class="mig-2g.20gb.tessera.dev")
     assert said(nodes(gpu), read("want", larger))[0] == "ClaimUnmatched"
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_more_memory_than_a_device_has_is_never_to_be_had(shared: bool) -> None:
+    gpu = offered("a", shared=shared, claims=[claimed("7g.80gb@0", "x")])
+    most = geometry.board("h100-80gb").profile("1g.10gb").memory_bytes
+    reason, message = said(nodes(gpu), read("want", part("20Gi")))
+    assert (reason, message) == (
+        "ClaimNotOffered",
+        f"request gpu: no 1g.10gb has 20Gi: it has {quantity.of_bytes(most)}",
+    )
+    assert said(nodes(gpu), read("want", part(str(most))))[0] == "ClaimNoRoom"
+    assert said(nodes(gpu), read("want", part(str(most + 1))))[0] == "ClaimNotOffered"
 
 
 @pytest.mark.parametrize(

@@ -76,18 +76,25 @@ def test_a_gpu_is_found_by_node_and_index_and_others_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "reason", "message"),
+    ("spec", "reason", "message", "gpu"),
     [
-        ({"gpuName": "n9-gpu-0", "hang": True}, "GPUNotFound", "there is no GPU n9-gpu-0"),
-        ({"hang": True, "xid": 48}, "InvalidSpec", "exactly one of xid, ecc.corrected"),
-        ({}, "InvalidSpec", "exactly one of"),
+        ({"gpuName": "n9-gpu-0", "hang": True}, "GPUNotFound", "no GPU n9-gpu-0", "n9-gpu-0"),
+        (
+            {"gpuName": None, "nodeName": "n9", "index": 3, "hang": True},
+            "GPUNotFound",
+            "there is no GPU index 3 on node n9",
+            "index 3 on node n9",
+        ),
+        ({"hang": True, "xid": 48}, "InvalidSpec", "exactly one of xid, ecc.", "n1-gpu-0"),
+        ({}, "InvalidSpec", "exactly one of", "n1-gpu-0"),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_condition_and_an_event(
-    spec: dict[str, Any], reason: str, message: str
+    spec: dict[str, Any], reason: str, message: str, gpu: str
 ) -> None:
     what = seen(fault(**spec))
     status, accepted, events = told(what)
+    assert status["gpu"] == gpu
     assert (status["phase"], accepted["status"], accepted["reason"]) == ("Refused", "False", reason)
     assert message in accepted["message"]
     assert [(one.reason, one.warning) for one in events] == [(reason, True)]

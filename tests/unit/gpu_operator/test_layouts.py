@@ -177,6 +177,32 @@ def test_of_two_layouts_the_younger_is_told_which_gpu_and_layout() -> None:
     assert written(decide(seen, "older")) == {"n1-gpu-0": SEVEN}
 
 
+def test_a_layout_that_decides_on_some_of_its_gpus_is_accepted_in_part() -> None:
+    older = layout("older", "7x1g.10gb", created="2026-01-01T00:00:00Z", select={"indices": [0]})
+    younger = layout("younger", "7g.80gb", created="2026-01-01T00:00:01Z")
+    outcome = decide(everything(gpu(), gpu(index=1), older, younger), "younger")
+    accepted, ready = (condition(outcome.actions, kind) for kind in ("Accepted", "Ready"))
+    assert accepted[:2] == ("True", "PartiallyAccepted")
+    assert accepted[2] == "on 1 of 2 GPUs: n1-gpu-0 follows the older layout older"
+    assert ready[:2] == ("False", "LayoutConflict")
+    assert list(written(outcome)) == ["n1-gpu-1"]
+
+
+@pytest.mark.parametrize(
+    ("wish", "select", "says"),
+    [
+        ("7x1g.10gb", {"pool": "demmo"}, "selector.pool: there is no GPUPool 'demmo'"),
+        ("7x1g.10GB", {}, "no profile '1g.10GB' (case counts: 1g.10gb)"),
+        ("7x1G.10GB.ME", {}, "no profile '1G.10GB.ME'; legal profiles"),
+        ("whole 1g.10gb", {}, "it stands alone, once"),
+        ("2xwhole", {}, "it stands alone, once"),
+    ],
+)
+def test_a_slip_in_a_layout_is_named(wish: str, select: dict[str, Any], says: str) -> None:
+    outcome = decide(everything(gpu(), layout("l", *wish.split(), select=select)))
+    assert says in condition(outcome.actions, "Ready")[2]
+
+
 def test_a_layout_that_fits_no_board_does_not_keep_others_out() -> None:
     seen = everything(gpu(), layout("a", "8x1g.10gb"), layout("b", "7g.80gb", created="2026-02"))
     assert written(decide(seen, "b")) == {"n1-gpu-0": ["7g.80gb@0"]}

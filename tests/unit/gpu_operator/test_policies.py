@@ -8,7 +8,7 @@ import pytest
 from gpu_world import NOW, applied, condition, gpu, mig_slice, node, pool, world
 
 from gpu_operator.api.v1alpha1 import CHART_VALUES
-from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus, NvidiaSmi
 from gpu_operator.api.v1alpha1.resource import Meta, Policy, Resource
 from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import offers, policies
@@ -80,6 +80,12 @@ def test_a_field_edited_by_hand_stays_and_is_named() -> None:
     assert "resourcePrefix is nvidia.com, the chart's gpu.tessera.dev is not" in message
     assert any(isinstance(a, Record) and a.reason == "Overridden" for a in outcome.actions)
     assert condition(outcome.actions, "Ready")[0] == "True"
+
+
+def test_a_field_with_fields_of_its_own_is_told_as_a_manifest_has_it() -> None:
+    edited = policy(noted=OURS, nvidia_smi=NvidiaSmi(enabled=True))
+    message = condition(decide(world(edited, chart_policy=chart())), "Accepted")[2]
+    assert 'nvidiaSmi is {"enabled": true}, the chart\'s {"enabled": false} is not' in message
 
 
 def test_a_new_value_of_the_chart_does_not_take_an_edit_back() -> None:

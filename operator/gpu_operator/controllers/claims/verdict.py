@@ -101,6 +101,10 @@ class Judge:
         most = max(found.nodes.values(), default=0)
         if most >= wanted.count:
             return None
+        if (largest := self._largest(wanted)) and wanted.memory_bytes > largest:
+            asked, has = map(quantity.of_bytes, (wanted.memory_bytes, largest))
+            message = f"no {found.what.removeprefix(f'{asked} of a ')} has {asked}: it has {has}"
+            return Verdict(Reason.CLAIM_NOT_OFFERED, message)
         if not found.offered:
             message = f"no GPU offers {found.what} to claims: {found.told}"
             return Verdict(Reason.CLAIM_NOT_OFFERED, message)
@@ -111,6 +115,11 @@ class Judge:
                 best = min(node for node, room in found.nodes.items() if room == most)
                 head += f" (the most is {most} on {best})"
         return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {found.told}")
+
+    def _largest(self, wanted: Wanted) -> int:
+        """Return the most memory that a device of the resource has; 0: no GPU has one."""
+        profiles = (one for seat in self._seats for one in seat.profiles(wanted.resource))
+        return max((one.memory_bytes for one in profiles), default=0)
 
     def _of(self, wanted: Wanted) -> _Resource:
         resource = wanted.resource
