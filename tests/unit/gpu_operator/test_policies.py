@@ -84,7 +84,7 @@ def test_a_field_edited_by_hand_stays_and_is_named() -> None:
 
 def test_a_field_with_fields_of_its_own_is_told_as_a_manifest_has_it() -> None:
     edited = policy(noted=OURS, nvidia_smi=NvidiaSmi(enabled=True))
-    message = condition(decide(world(edited, chart_policy=chart())), "Accepted")[2]
+    message = condition(decide(world(edited, chart_policy=chart())).actions, "Accepted")[2]
     assert 'nvidiaSmi is {"enabled": true}, the chart\'s {"enabled": false} is not' in message
 
 
