@@ -28,6 +28,18 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
     assert [path for path in paths if path != built and not (ROOT / path).exists()] == []
 
 
+def test_kinds_that_are_waited_for_are_one_argument() -> None:
+    """With ``--all`` kubectl takes a second word for a name: ``kubectl wait --all a,b``."""
+    notes = ROOT / "charts" / "tessera" / "templates" / "NOTES.txt"
+    found = [
+        line.strip()
+        for document in (*DOCUMENTS, notes)
+        for line in document.read_text(encoding="utf-8").splitlines()
+        if re.search(r"kubectl.* wait.* --all [a-z,]+ +[a-z]", line)
+    ]
+    assert found == []
+
+
 def test_the_command_that_removes_the_definitions_names_each_of_them() -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     found = re.search(r"`kubectl delete crd ([^`]*)`", page)
