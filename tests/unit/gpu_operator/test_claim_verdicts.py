@@ -257,9 +257,9 @@ def test_a_share_finds_room_beside_others_of_its_slice() -> None:
 
 
 def test_room_beside_shares_of_another_profile_is_none() -> None:
-    """5.75 GiB of the small slice are left and 15.5 of the larger: 6 of a small one are not."""
+    """5.75 GiB of the small slice are left, and most of the larger: 6 of a small one are not."""
     held = [claimed(f"1g.10gb@{start}", f"c{start}") for start in (1, 4, 5, 6)]
-    shares = [claimed("1g.10gb@0", "x", 4 * GIB), claimed("2g.20gb@2", "y", 4 * GIB)]
+    shares = [claimed("1g.10gb@0", "x", 4 * GIB), claimed("2g.20gb@2", "y", GIB)]
     gpu = offered("a", shared=True, claims=[*shares, *held])
     assert said(nodes(gpu), read("want", part("5Gi")))[0] == "ClaimUnmatched"
     assert said(nodes(gpu), read("want", part("6Gi")))[0] == "ClaimNoRoom"
