@@ -14,7 +14,9 @@ import wire_rig
 from hca_load import PASS, TURN, Attacker, Load, mutated, suffered
 from hca_rig import BASE, Client, Pair, Srq, until
 
+from rdma.verbs import ALL
 from vgpu_sim.hal import hca_objects
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus
 from vgpu_sim.hcad.numbers import Numbers
 
@@ -291,3 +293,28 @@ def test_the_shortest_pause_ends_first_whatever_began_before(engine):
     engine.release()
     assert cq.poll().qpn == pairs[7].number
     client.objects.close()
+
+
+def test_all_that_wait_for_a_rate_look_again_when_policy_changes(engine):
+    """They would wait for an hour; there are more of them than a turn looks at."""
+    client = Client(engine, Numbers(), 20)
+    cq, region = client.cq(1024), client.region(4096)
+    pairs = [client.qp(cq, cq, depth=1) for _ in range(200)]
+    flow, limit = engine.add_flow(), engine.add_limit(1, 1, 0, 0)
+    engine.limit_flow(flow, [limit])
+    changes = []
+    for qp in pairs:
+        qp.connect(qp)
+        own = client.objects._qps[qp.number].engine
+        changes.append(HcaPolicyChange(own, out=flow, pkey=0xFFFF, sends=ALL, receives=ALL))
+    engine.set_policies(changes)
+    for qp in pairs:
+        sges = [(BASE, 4096, region.key)]
+        qp.send(Op.RDMA_WRITE, sges, remote_address=BASE, remote_key=region.key)
+    assert until(lambda: engine.work_of(client.gid).waiting == len(pairs) - 1)
+    engine.limit_flow(flow, [])
+    engine.set_policies(changes[:1])
+    assert set(cq.statuses(200)) == {0}
+    client.objects.close()
+    engine.remove_flow(flow)
+    engine.remove_limit(limit)
