@@ -9,7 +9,8 @@ from cm_rig import Client, Fabric, gid, parameters
 
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad import cm_private
-from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Bindings, Found
+from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Bindings, Claim, Found
+from vgpu_sim.hcad.cm_connection import Connection, State
 from vgpu_sim.hcad.cm_messages import Message, Path, Reason, Rej, Rep, Req
 from vgpu_sim.hcad.cm_policy import Service
 
@@ -220,3 +221,19 @@ def test_a_connection_is_asked_for_with_the_queue_pair_that_it_still_has(two):
     bindings.add_queue_pair(70, asks.gids, lambda: None)
     asks.fabric.run()
     assert serves.types() == []
+
+
+def test_an_entry_is_made_once_and_of_own_queue_pairs_whatever_was_checked_before():
+    """The table itself refuses a second claim and a foreign number."""
+    bindings, service = Bindings(), Service(PORT, "TCP")
+    bindings.add_queue_pair(5, (gid(0),), lambda: None)
+    bindings.add_queue_pair(6, (gid(1),), lambda: None)
+    named = ((5, 7, PORT), (5, 7, 1), (5, 8, 2), (6, 9, 3))
+    for own, peer, port in named:
+        claim = Claim(gid(0), STRANGER, Service(port, "TCP"))
+        bindings.follow(claim, Connection(State.ESTABLISHED, 1, 1, own, peer))
+    assert bindings.find(5, gid(0), STRANGER, 7) == Found(service)
+    for own, peer, _ in named[2:]:
+        assert bindings.find(own, gid(own - 5), STRANGER, peer) == NOT_CONNECTED
+    assert bindings.find(5, gid(1), STRANGER, 7) == NOT_CONNECTED
+    bindings.check_own(gid(1), 6)  # its own function may still use it
