@@ -351,6 +351,31 @@ def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
     assert enforcer.connected == 0
 
 
+def test_a_service_is_taken_over_for_the_peer_that_it_was_written_with_alone(old, new, monkeypatch):
+    """The document's service is another connection's: the queue pairs have none."""
+    pair = Pair(old, 0, under(old, READS))
+    ends = connected_by(pair, 7000)
+    saved = Objects._saved_service
+
+    def of_another(objects: Objects, qp: Any) -> Mapping[str, Any]:
+        row = saved(objects, qp)
+        return {**row, "joins": [*row.get("joins", [])[:2], 1]}
+
+    monkeypatch.setattr(Objects, "_saved_service", of_another)
+    old.hold()
+    allowed = rdma_lab.allow("Read", ports=[{"serviceID": 7000}])
+    enforcer = moved_under(pair, old, new, rdma_lab.policy(SERVER, ingress=[allowed]))
+    new.release()
+    ends[0].send(
+        *(Op.RDMA_READ, [(BASE, 8, pair.here.key)]),
+        remote_address=BASE,
+        remote_key=pair.there.key,
+    )
+    assert pair.a_send.poll().status == Status.RETRY_EXC_ERR
+    pair.close()
+    assert enforcer.connected == 0
+
+
 @pytest.mark.parametrize(
     ("policy", "arrived"),
     [(CLOSED, 0), (rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("UD")]), 1)],
