@@ -212,7 +212,7 @@ def test_shared_memory_ends_at_the_board_s_limit(cuda, spin):
     cuda.cuCtxSynchronize()
 
 
-def test_launch_attributes_are_refused(cuda, spin):
+def test_a_launch_attribute_that_demands_what_is_missing_is_refused(cuda, spin):
     out = int(cuda.cuMemAlloc(4))
     config = cuda.CUlaunchConfig()
     config.gridDimX = config.gridDimY = config.gridDimZ = 1
@@ -220,7 +220,7 @@ def test_launch_attributes_are_refused(cuda, spin):
     given = arguments(out, u32(1))
     cuda.cuLaunchKernelEx(config, spin, given, 0)
     attribute = cuda.CUlaunchAttribute()
-    attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PRIORITY
+    attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT
     config.attrs, config.numAttrs = [attribute], 1
     assert cuda.code("cuLaunchKernelEx", config, spin, given, 0) == NOT_SUPPORTED
 
