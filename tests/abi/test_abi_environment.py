@@ -123,7 +123,9 @@ def test_a_dead_socket(environment, tmp_path):
     later = python(NAME, environment, TESSERA_SLICES_DIR=where, TESSERA_WAIT_S="1")
     assert later.stdout == "100 0 "
     assert later.stderr == (
-        f"tessera: nobody listens at {where}/MIG-0/s.sock: waiting for gpud, up to 1 s\n"
+        f"tessera: gpud does not serve {where}/MIG-0/s.sock: waiting for its restart, up to 1 s\n"
+        f"tessera: gpud has not served {where}/MIG-0/s.sock for 1 s (TESSERA_WAIT_S): the program"
+        " goes on without it\n"
     )
 
 
@@ -141,7 +143,7 @@ def test_a_gpud_that_is_being_restarted_is_waited_for(environment, slices, tmp_p
     link.parent.mkdir()
     real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
     process = start(LATER, {**environment, "TESSERA_WAIT_S": "60"}, tmp_path)
-    waiting = f"tessera: nobody listens at {link}: waiting for gpud, up to 60 s\n"
+    waiting = f"tessera: gpud does not serve {link}: waiting for its restart, up to 60 s\n"
     assert process.stderr.readline() == waiting
     link.symlink_to(real)
     assert process.stdout.readline() == "0\n"
@@ -170,12 +172,96 @@ def test_a_slice_that_is_withdrawn_is_not_waited_for(environment, slices, tmp_pa
 
 
 def test_a_socket_that_hangs_up(environment, tmp_path):
-    """Once may be a gpud that has just ended; twice is not."""
+    """Where no restart is waited for, once may be a gpud that has just ended; twice is not."""
     with imposter(tmp_path) as server:
-        process = start(ASK, environment, tmp_path)
+        process = start(ASK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
         server.accept()[0].close()
         server.accept()[0].close()
         assert process.communicate(timeout=60)[0] == "100\n3 True\n"
+
+
+def test_a_gpud_that_hangs_up_instead_of_answering_is_asked_again(environment, slices, tmp_path):
+    """By cuInit and by a new context: it ends, or does not know yet what it has to know."""
+    link = tmp_path / slices[0] / "s.sock"
+    real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
+    waiting = f"tessera: gpud does not serve {link}: waiting for its restart, up to 60 s\n"
+    with imposter(tmp_path) as server:
+        (tmp_path / "MIG-0").rename(tmp_path / slices[0])
+        process = start(LATER, environment, tmp_path)
+        for begins in ("cuInit", "cuCtxCreate"):
+            for _ in range(3):
+                server.accept()[0].close()
+            assert process.stderr.readline() == waiting, begins
+            link.rename(tmp_path / ".imposter")
+            link.symlink_to(real)
+            if begins == "cuInit":
+                assert process.stdout.readline() == "0\n"
+                link.unlink()
+                (tmp_path / ".imposter").rename(link)
+                process.stdin.write("\n")
+                process.stdin.flush()
+        assert process.communicate(timeout=60)[0] == "0\n"
+
+
+NVML = "import ctypes; print(ctypes.CDLL('libnvidia-ml.so.1').nvmlInit_v2())"
+
+
+def test_nvml_asks_a_gpud_that_hangs_up_again(environment, slices, tmp_path):
+    link = tmp_path / slices[0] / "s.sock"
+    with imposter(tmp_path) as server:
+        (tmp_path / "MIG-0").rename(tmp_path / slices[0])
+        process = start(NVML, environment, tmp_path)
+        for _ in range(2):
+            server.accept()[0].close()
+        link.unlink()
+        link.symlink_to(Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock")
+        out, err = process.communicate(timeout=60)
+    assert out == "0\n"
+    assert err == f"tessera: gpud does not serve {link}: waiting for its restart, up to 60 s\n"
+
+
+def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_it(environment, slices, tmp_path):
+    """A context's error is DEVICE_UNAVAILABLE, after the wait."""
+    link = tmp_path / slices[0] / "s.sock"
+    real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
+    link.parent.mkdir()
+    link.symlink_to(real)
+    process = start(LATER, {**environment, "TESSERA_WAIT_S": "1"}, tmp_path)
+    assert process.stdout.readline() == "0\n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(tmp_path / ".imposter"))
+        server.listen()
+        server.settimeout(0.1)
+        link.unlink()
+        link.symlink_to(tmp_path / ".imposter")
+        process.stdin.write("\n")
+        process.stdin.flush()
+        while process.poll() is None:
+            with contextlib.suppress(TimeoutError):
+                server.accept()[0].close()
+    out, err = process.communicate()
+    assert out == "46\n"
+    assert err.splitlines() == [
+        f"tessera: gpud does not serve {link}: waiting for its restart, up to 1 s",
+        f"tessera: gpud has not served {link} for 1 s (TESSERA_WAIT_S): the program goes on"
+        " without it",
+    ]
+
+
+def test_a_folder_without_links_is_not_waited_for(environment, slices, tmp_path):
+    """What a container's mount of a withdrawn slice shows; here through an open descriptor."""
+    folder = tmp_path / slices[0]
+    folder.mkdir()
+    descriptor = os.open(folder, os.O_PATH)
+    folder.rmdir()
+    try:
+        where = tmp_path / "slices"
+        where.mkdir()
+        (where / slices[0]).symlink_to(f"/proc/{os.getpid()}/fd/{descriptor}")
+        done = python(ASK, environment, TESSERA_SLICES_DIR=str(where), TESSERA_WAIT_S="60")
+    finally:
+        os.close(descriptor)
+    assert (done.stdout, done.stderr) == ("100\n3 True\n", "")
 
 
 NO_ROOM = """

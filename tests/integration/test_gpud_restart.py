@@ -66,7 +66,7 @@ def test_a_program_that_starts_while_gpud_is_dead_waits_for_the_next_one():
             text=True,
         ) as program:
             waiting = program.stderr.readline()
-            assert f"nobody listens at {made['socket_dir']}" in waiting
+            assert f"gpud does not serve {made['socket_dir']}" in waiting
             node.start()
             assert program.communicate(timeout=TIMEOUT_S) == ("[0, 0, 0]\n", "")
 

@@ -7,6 +7,7 @@ GpudError
 │   ├── Conflict         "conflict"   contradicts what exists
 │   └── InUse            "in_use"     would destroy what is being used
 ├── HelloRefused         a client's context request; ``status`` is the CUresult it gets
+├── RetryLater           a context request that time will cure: the client is hung up
 ├── JournalError         the journal exists and cannot be read
 └── WorkerStartError     no worker could be started
 """
@@ -52,6 +53,13 @@ class HelloRefused(GpudError):
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
         self.status = status
+
+
+class RetryLater(GpudError):
+    """A context request that time will cure: the client is hung up without an answer.
+
+    Client libraries send it again for as long as they wait for a gpud that is being restarted.
+    """
 
 
 class JournalError(GpudError):

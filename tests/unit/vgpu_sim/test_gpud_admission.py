@@ -6,7 +6,7 @@ import dataclasses
 import a30_slice
 import pytest
 
-from vgpu_sim.gpud.errors import HelloRefused
+from vgpu_sim.gpud.errors import HelloRefused, RetryLater
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.model import (
     ClaimShare,
@@ -146,13 +146,70 @@ def test_however_many_strangers_wait_its_holder_gets_in():
     asyncio.run(scenario())
 
 
-def test_a_pod_that_is_never_listed_is_told_46_and_so_is_the_cluster():
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_pod_that_is_never_listed_is_told_46_and_so_is_the_cluster(complete):
     async def scenario():
         cluster = Cluster(wait_seconds=0.05)
+        asking = asyncio.create_task(cluster.ask())
+        await asyncio.sleep(0.01)
+        cluster.holders.replace({} if complete else {INSTANCE.uuid: []}, complete)
         with pytest.raises(HelloRefused) as refused:
-            await cluster.ask()
+            await asking
         assert refused.value.status == 46
         assert [event["event"] for event in cluster.seen] == ["holders_wanted", "refused"]
+
+    asyncio.run(scenario())
+
+
+OTHER_INSTANCE = new_instance_uuid()
+
+
+@pytest.mark.parametrize(
+    ("before", "meanwhile"),
+    [
+        (None, None),  # gpud and agent have just started
+        ({INSTANCE.uuid: []}, None),  # the list is older than the client: the agent is away
+        (None, {OTHER_INSTANCE: [POD]}),  # a list that does not speak of the slice
+    ],
+)
+def test_a_client_is_refused_by_a_list_that_is_newer_than_its_question_and_by_no_other(
+    before, meanwhile
+):
+    """A refusal that time would cure hangs up, upon which client libraries ask again."""
+
+    async def scenario():
+        cluster = Cluster(wait_seconds=0.05)
+        if before is not None:
+            cluster.holders.replace(before, complete=True)
+        asking = asyncio.create_task(cluster.ask())
+        await asyncio.sleep(0.01)
+        if meanwhile is not None:
+            cluster.holders.replace(meanwhile, complete=False)
+        with pytest.raises(RetryLater, match="has not reported"):
+            await asking
+        assert {event["event"] for event in cluster.seen} == {"holders_wanted"}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("reported", "error"), [(False, RetryLater), (True, HelloRefused)])
+def test_too_many_that_wait_are_refused_once_there_was_a_list(reported, error):
+    async def scenario():
+        cluster = Cluster(wait_seconds=600)
+        if reported:
+            cluster.holders.replace({}, complete=True)
+        waiting = [
+            asyncio.create_task(cluster.ask(200, 200)) for _ in range(admission.MAX_UNLISTED)
+        ]
+        for _ in range(10_000):
+            if cluster.admission._unlisted[INSTANCE.uuid] == admission.MAX_UNLISTED:
+                break
+            await asyncio.sleep(0.001)
+        with pytest.raises(error, match="others wait to be"):
+            await cluster.ask()
+        for one in waiting:
+            one.cancel()
+        await asyncio.wait(waiting)
 
     asyncio.run(scenario())
 
@@ -168,7 +225,7 @@ def test_many_clients_of_a_pod_ask_once_and_go_on_asking(monkeypatch):
         await asyncio.wait(asking)
         wanted = [event for event in cluster.seen if event["event"] == "holders_wanted"]
         assert 3 <= len(wanted) <= 5
-        assert {task.exception().status for task in asking} == {46}
+        assert {type(task.exception()) for task in asking} == {RetryLater}
 
     asyncio.run(scenario())
 

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
-from vgpu_sim.gpud.errors import HelloRefused
+from vgpu_sim.gpud.errors import HelloRefused, RetryLater
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.model import Holder, InstanceUuid, MigInstance, Owner
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.system.peers import Peer, PodUid, pod_of_process
 
 ASK_AGAIN_SECONDS = 2.0
-ADMISSION_WAIT_SECONDS = 10.0  # a client's context creation may take this long, then 46
+ADMISSION_WAIT_SECONDS = 10.0  # then a client gets 46, or has to ask again
 MAX_UNLISTED = 32  # clients of a slice that wait to be listed: strangers leave its holder room
 
 
@@ -32,6 +32,7 @@ class Admission(Protocol):
 
         Raises:
             HelloRefused: with the CUresult for the client.
+            RetryLater: whether the client may have a context is not known yet.
         """
 
     async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
@@ -68,6 +69,9 @@ class HolderTable:
         self._holders: dict[InstanceUuid, tuple[Holder, ...]] = {}
         self._complete = False
         self._changed = asyncio.Event()
+        self._reports = 0
+        self._last_complete = 0
+        self._last_of: dict[InstanceUuid, int] = {}
 
     def of(self, uuid: InstanceUuid) -> tuple[Holder, ...]:
         """Return an instance's holders."""
@@ -88,11 +92,20 @@ class HolderTable:
         """Return whether this instance was ever spoken of: only then absence means something."""
         return self._complete or uuid in self._holders
 
+    def last_report(self, uuid: InstanceUuid) -> int:
+        """Return the number of the last list that speaks of an instance; 0: there was none."""
+        return max(self._last_complete, self._last_of.get(uuid, 0))
+
     def replace(self, holders: Mapping[InstanceUuid, Iterable[Holder]], complete: bool) -> None:
         """Take a new list: of the whole node when complete, else of the instances it names."""
         new = {uuid: tuple(listed) for uuid, listed in holders.items()}
         self._holders = new if complete else self._holders | new
         self._complete = self._complete or complete
+        self._reports += 1
+        if complete:
+            self._last_complete, self._last_of = self._reports, {}
+        else:
+            self._last_of |= dict.fromkeys(new, self._reports)
         self.notify()
 
     def notify(self) -> None:
@@ -161,10 +174,13 @@ class PodAdmission:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             return listed and not self._foreign_contexts(instance.uuid)
 
+        last_report = self._holders.last_report(instance.uuid)
         with self._counted(instance.uuid, pod_uid):
             in_time = await self._wait(admitted, instance.uuid, pod_uid)
         if not in_time:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
+            if not listed and self._holders.last_report(instance.uuid) == last_report:
+                raise RetryLater(f"the node agent has not reported whether {pod_uid} is its holder")
             reason = "its former holder has not ended" if listed else "pod is not its holder"
             self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
@@ -197,6 +213,8 @@ class PodAdmission:
             return
         if self._unlisted[uuid] >= MAX_UNLISTED:
             reason = f"pod is not its holder, and {MAX_UNLISTED} others wait to be"
+            if not self._holders.last_report(uuid):
+                raise RetryLater(reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
         self._unlisted[uuid] += 1
         try:

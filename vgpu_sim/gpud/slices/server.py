@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from vgpu_sim.gpud.errors import HelloRefused, RequestError
+from vgpu_sim.gpud.errors import HelloRefused, RequestError, RetryLater
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices import hello as hellos, management
 from vgpu_sim.gpud.slices.admission import Admission
@@ -170,7 +170,7 @@ class SliceServer:
             if hello.wants_context:
                 close = self._sockets.close_shared
             await self._answer(client, hello, peer, packet.sender)
-        except (MalformedHello, TimeoutError, OSError) as err:
+        except (MalformedHello, RetryLater, TimeoutError, OSError) as err:
             if self._log_quota.take():
                 reason = str(err) or "timeout"
                 logger.info("client_dropped instance=%s reason=%r", self._uuid, reason)

@@ -5,7 +5,7 @@
 
 #include "log.h"
 
-enum { DEFAULT_WAIT_S = 10, MAX_WAIT_S = 3600 };
+enum { DEFAULT_WAIT_S = 60, MAX_WAIT_S = 3600 };
 static const char DEFAULT_SLICES_DIR[] = "/run/tessera/slices";
 
 static struct tsr_config config = {.slices_dir = DEFAULT_SLICES_DIR, .wait_s = DEFAULT_WAIT_S};

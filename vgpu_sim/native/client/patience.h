@@ -1,4 +1,7 @@
-/* Waiting for a gpud that is being restarted, which takes it a few seconds. */
+/* Waiting for a gpud that is being restarted or replaced.
+ *
+ * The slice's folder says that a gpud will serve it: gpud makes the folder with the slice and removes
+ * it with the slice, and leaves it in place when it ends itself. */
 #ifndef TSR_PATIENCE_H
 #define TSR_PATIENCE_H
 
@@ -11,10 +14,10 @@ struct tsr_patience {
 };
 
 /* Sleeps, longer each time; false at once when TESSERA_WAIT_S seconds have passed since the first
- * call. `who` is named in a line on stderr when the wait begins. */
-bool tsr_patience_wait(struct tsr_patience *patience, const char *who);
+ * call. `path` is the socket: lines on stderr name it when the wait begins, and when it was in vain. */
+bool tsr_patience_wait(struct tsr_patience *patience, const char *path);
 
-/* Connects as tsr_connect does, and waits while nobody listens. */
-int tsr_connect_patiently(const char *path);
+/* Connects as tsr_connect does, and waits while the socket has no listener. */
+int tsr_connect_patiently(struct tsr_patience *patience, const char *path);
 
 #endif

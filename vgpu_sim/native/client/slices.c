@@ -50,9 +50,9 @@ enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, uint32_t thr
   const struct tsr_config *config = tsr_config();
   if ((size_t)snprintf(slice->socket_path, sizeof slice->socket_path, "%s/%s/s.sock",
                        config->slices_dir, name->text) >= sizeof slice->socket_path)
-    return TSR_CLOSED;
+    return TSR_UNREACHABLE;
   const int socket = tsr_connect(slice->socket_path);
-  if (socket < 0) return tsr_is_absent(socket, slice->socket_path) ? TSR_ABSENT : TSR_CLOSED;
+  if (socket < 0) return tsr_is_absent(socket, slice->socket_path) ? TSR_ABSENT : TSR_UNREACHABLE;
   tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
                          .version_max = TESSERA_PROTOCOL_VERSION,
                          .thread_share = thread_share};

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -56,7 +57,9 @@ int tsr_connect(const char *path) {
 bool tsr_is_absent(int connected, const char *path) {
   char parent[MAX_PATH_BYTES];
   if (connected != -ECONNREFUSED && connected != -ENOENT) return false;
-  return parent_of(path, parent, sizeof parent) && access(parent, F_OK) == 0;
+  struct stat folder;
+  return parent_of(path, parent, sizeof parent) && stat(parent, &folder) == 0 &&
+         folder.st_nlink > 0;
 }
 
 union control {

@@ -21,14 +21,15 @@ enum tsr_outcome {
   TSR_SILENT,
   TSR_CLOSED,
   TSR_MALFORMED,
-  TSR_ABSENT, /* nobody listens */
+  TSR_ABSENT, /* the socket has no listener, in a folder that is there */
+  TSR_UNREACHABLE, /* it cannot be connected, and time will not cure that */
 };
 
 /* Returns a connected descriptor or a negative errno. */
 int tsr_connect(const char *path);
 
-/* Whether a result of tsr_connect says that nobody listens at `path`, in a folder that is there:
- * gpud is being restarted. */
+/* Whether a result of tsr_connect says that `path` has no listener, in a folder that is still linked:
+ * gpud is being restarted. The mount of a slice that was withdrawn shows a folder without links. */
 bool tsr_is_absent(int connected, const char *path);
 
 /* Sends HELLO and waits `timeout_s` for the answer. */

@@ -98,9 +98,11 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
   return CUDA_SUCCESS;
 }
 
-static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
-  context->socket = tsr_connect_patiently(context->device->slice.socket_path);
-  if (context->socket < 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+/* One greeting. TSR_UNREACHABLE: there is no listener, even after a wait. */
+static enum tsr_outcome greet_once(struct tsr_context *context, struct tsr_patience *patience,
+                                   struct tsr_reply *reply) {
+  context->socket = tsr_connect_patiently(patience, context->device->slice.socket_path);
+  if (context->socket < 0) return TSR_UNREACHABLE;
   tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
                          .version_max = TESSERA_PROTOCOL_VERSION,
                          .context_index = context->index,
@@ -109,9 +111,19 @@ static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
   memcpy(hello.token, tsr_config()->token, sizeof hello.token);
   const enum tsr_outcome outcome = tsr_hello(
       context->socket, TESSERA_MESSAGE_TYPE_HELLO_CONTEXT, &hello, CONTEXT_TIMEOUT_S, reply);
+  if (outcome != TSR_RECEIVED || reply->status != 0) close(context->socket);
+  return outcome;
+}
+
+/* A gpud that ends, or does not know yet what it has to know, hangs up instead of answering: it, or
+ * its successor, is greeted again for as long as a restart is waited for. */
+static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
+  struct tsr_patience patience = {0};
+  enum tsr_outcome outcome;
+  do outcome = greet_once(context, &patience, reply);
+  while (outcome == TSR_CLOSED &&
+         tsr_patience_wait(&patience, context->device->slice.socket_path));
   const CUresult result = tsr_hello_result(outcome, reply->status);
-  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
-  close(context->socket);
   return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
 

@@ -28,8 +28,8 @@ struct found {
 
 /* What one look at the slices found besides devices. */
 struct look {
-  char absent[TSR_SOCKET_PATH_BYTES]; /* a socket at which nobody listens; empty: none */
-  bool hung_up;                       /* gpud ended while it was being asked */
+  char absent[TSR_SOCKET_PATH_BYTES];  /* a socket without a listener; empty: none */
+  char hung_up[TSR_SOCKET_PATH_BYTES]; /* a socket where gpud hung up before it answered */
 };
 
 /* Asks what each is. One gpud serves them all: where it stands still it is waited for once. */
@@ -183,7 +183,8 @@ static CUresult make_devices(const struct found *all, const int *order, int visi
     if (one->result != CUDA_SUCCESS) {
       if (one->outcome == TSR_ABSENT)
         memcpy(look->absent, one->slice.socket_path, sizeof look->absent);
-      look->hung_up |= one->outcome == TSR_CLOSED;
+      if (one->outcome == TSR_CLOSED)
+        memcpy(look->hung_up, one->slice.socket_path, sizeof look->hung_up);
       if (one->result != CUDA_ERROR_NO_DEVICE) why = one->result;
     } else if (one->slice.info.is_mig) {
       tsr_device_count = 0;
@@ -228,10 +229,10 @@ static CUresult discover(struct tsr_slice_name *names) {
     free(all);
     again = false;
     if (result != CUDA_ERROR_NO_DEVICE) break;
-    if (look.absent[0])
-      again = tsr_patience_wait(&patience, look.absent);
-    else if (look.hung_up && !asked_again)
-      again = asked_again = true;
+    if (look.hung_up[0] && !asked_again)
+      again = asked_again = true; /* at once: often it is a gpud that has just ended */
+    else if (look.absent[0] || look.hung_up[0])
+      again = tsr_patience_wait(&patience, look.absent[0] ? look.absent : look.hung_up);
   } while (again);
   return result;
 }

@@ -54,15 +54,18 @@ static bool read_report(const uint8_t *payload, size_t bytes, struct tsr_report 
 }
 
 static nvmlReturn_t exchange(int socket, const tessera_management_request *request,
-                             struct tsr_report *report) {
+                             struct tsr_report *report, bool *hung_up) {
   const struct timeval limit = {.tv_sec = TIMEOUT_S};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   if (!tsr_send(socket, TESSERA_MESSAGE_TYPE_MANAGEMENT, REQUEST_NUMBER, request, sizeof *request,
-                -1))
+                -1)) {
+    *hung_up = errno == EPIPE || errno == ECONNRESET;
     return NVML_ERROR_UNKNOWN;
+  }
   ssize_t got; /* without room for descriptors: none is taken */
   do got = recv(socket, packet, sizeof packet, 0);
   while (got < 0 && errno == EINTR);
+  *hung_up = got == 0 || (got < 0 && errno == ECONNRESET);
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? NVML_ERROR_TIMEOUT
                                                               : NVML_ERROR_UNKNOWN;
   tessera_header header;
@@ -86,7 +89,7 @@ nvmlReturn_t tsr_ask(const char *path, const tessera_management_request *request
   *absent = socket < 0 && tsr_is_absent(socket, path);
   if (socket == -EACCES || socket == -EPERM) return NVML_ERROR_NO_PERMISSION;
   if (socket < 0) return NVML_ERROR_DRIVER_NOT_LOADED;
-  const nvmlReturn_t result = exchange(socket, request, report);
+  const nvmlReturn_t result = exchange(socket, request, report, absent);
   close(socket);
   return result;
 }

@@ -16,7 +16,8 @@ struct tsr_report {
 /* Fills a request's versions and token. */
 void tsr_request_begin(tessera_management_request *request, uint32_t operation);
 
-/* Asks who listens at `path`. `*absent` says that nobody does in a folder that is there. The report
+/* Sends a request to the socket at `path`. `*absent` says that no gpud serves it at the moment: it has
+ * no listener in a folder that is there, or the listener hung up before it answered. The report
  * is whole and its counts are right where the answer is NVML_SUCCESS. Callers take turns. */
 nvmlReturn_t tsr_ask(const char *path, const tessera_management_request *request,
                      struct tsr_report *report, bool *absent);
