@@ -143,9 +143,13 @@ def test_another_pod_and_a_process_in_no_pod_get_nothing(node, pods):
     with client_process(made["socket_dir"], lambda: None) as nobody:
         assert nobody.stdout.readline() == "800\n"
         nobody.communicate("")
-    with client_process(made["socket_dir"], pods[1].join) as stranger:
-        assert stranger.stdout.readline() == "46\n"  # after the ten seconds that it may take
-        stranger.communicate("")
+    with node.admin() as agent:
+        agent.call("subscribe")
+        with client_process(made["socket_dir"], pods[1].join) as stranger:
+            assert agent.next_event()["event"] == "holders_wanted"
+            agent.call("set_holders", holders={made["uuid"]: [pods[0].holder()]}, complete=True)
+            assert stranger.stdout.readline() == "46\n"  # after the ten seconds that it may take
+            stranger.communicate("")
 
 
 def test_a_connection_passed_to_another_pod_is_worth_nothing(node, pods):

@@ -9,19 +9,21 @@ import resource
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vgpu_sim import config
-from vgpu_sim.gpud import owner
+from vgpu_sim.gpud import owner, standby
 from vgpu_sim.gpud.contexts.exports import HcaOptions
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.daemon import Daemon
-from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.faults import classes
@@ -178,6 +180,10 @@ def _telemetry(path: Path | None, uid: int | None) -> TelemetryOptions | None:
     help="Seconds to wait for another gpud of the same state directory to end.",
 )
 @click.option(
+    "--ready-file",
+    **_path("Made when this gpud serves, or waits for another one to end: then without limit."),
+)
+@click.option(
     "--parent-fd",
     type=int,
     default=None,
@@ -215,6 +221,7 @@ def main(
     telemetry_socket: Path | None,
     telemetry_user: int | None,
     takeover_wait: float,
+    ready_file: Path | None,
     parent_fd: int | None,
     log_level: str,
 ) -> None:
@@ -252,23 +259,23 @@ def main(
         hca=HcaOptions(hca_socket, hcad_user, token or bytes(TOKEN_BYTES)) if hca_socket else None,
         telemetry=_telemetry(telemetry_socket, telemetry_user),
     )
-    try:
-        for directory in (run_dir, state_dir):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
-        journal.lock(state_dir, takeover_wait)  # held until this process ends
-    except (JournalError, OSError) as err:
-        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
-        sys.exit(1)
-    # Not before the lock: a predecessor that ends takes its control groups with it.
-    cgroups: SliceCgroups = (
-        NoCgroups("standalone run: limits are kept by bookkeeping alone")
-        if token is not None
-        else detect(cpu_count, cgroup_root, cgroup_parent)
-    )
-    sys.exit(asyncio.run(_serve(options, cgroups, parent_fd)))
+
+    def cgroups() -> SliceCgroups:
+        if token is not None:
+            return NoCgroups("standalone run: limits are kept by bookkeeping alone")
+        return detect(cpu_count, cgroup_root, cgroup_parent)
+
+    wait_s = takeover_wait if ready_file is None else None
+    sys.exit(asyncio.run(_serve(options, cgroups, wait_s, ready_file, parent_fd)))
 
 
-async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | None) -> int:
+async def _serve(
+    options: NodeOptions,
+    cgroups: Callable[[], SliceCgroups],
+    wait_s: float | None,
+    ready_file: Path | None,
+    parent_fd: int | None,
+) -> int:
     _raise_descriptor_limit()
     foreign.prepare_waking()
     sys.setswitchinterval(_SWITCH_SECONDS)
@@ -278,12 +285,34 @@ async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | N
     loop.set_default_executor(threads.pool())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    zygote = Zygote(_no_worker_yet, options.workers.first_uid)
+    zygote.begin()
     try:
-        daemon = Daemon(options, cgroups)
+        for directory in (options.run_dir, options.state_dir):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+        stands_by = partial(standby.say_ready, ready_file)
+        if not await standby.take_over(options.state_dir, wait_s, stop, stands_by):
+            return 0
+        # Not before the lock: a predecessor that ends takes its control groups with it.
+        daemon = Daemon(options, cgroups(), zygote)
         await daemon.start()
+        standby.say_ready(ready_file)
+        return await _run(daemon, options, stop, parent_fd)
     except (JournalError, OSError, ValueError) as err:
         logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
         return 1
+    finally:
+        await zygote.end()
+
+
+def _no_worker_yet(pid: int, status: int) -> None:
+    """Take the end of a worker while there is no table of contexts, in which it could be."""
+
+
+async def _run(
+    daemon: Daemon, options: NodeOptions, stop: asyncio.Event, parent_fd: int | None
+) -> int:
+    """Wait for the end, and stop in order."""
     gc.freeze()  # a full collection need not look at what is there for good
     parent = owner.OwnerWatch(parent_fd, stop.set) if parent_fd is not None else None
     if parent is not None:

@@ -49,7 +49,7 @@ _DRAIN_S = 5.0
 class Daemon:
     """One node's gpud. Raises JournalError on construction when the journal is corrupt."""
 
-    def __init__(self, options: NodeOptions, cgroups: SliceCgroups) -> None:
+    def __init__(self, options: NodeOptions, cgroups: SliceCgroups, zygote: Zygote) -> None:
         self._options = options
         self._cgroups = cgroups
         self._inventory = Inventory(options.state_dir)
@@ -63,7 +63,8 @@ class Daemon:
         self._faults = Faults(
             self._inventory, self._contexts, self._events, options.state_dir, options.faults
         )
-        self._zygote = Zygote(self._contexts.worker_exited, options.workers.first_uid)
+        self._zygote = zygote
+        zygote.on_exit = self._contexts.worker_exited
         self._launcher = Launcher(
             *(options.workers, self._zygote, cgroups, self._budget, self._contexts),
             self._sharing,
@@ -129,7 +130,6 @@ class Daemon:
     async def start(self) -> None:
         """Serve. Raises OSError or ValueError when a socket cannot be made."""
         options = self._options
-        self._tasks.append(asyncio.create_task(self._zygote.supervise()))
         found, ended = leftovers.load(options.run_dir), leftovers.load_ended(options.run_dir)
         self._leftovers.take_over(found, ended)
         for instance in self._inventory.instances:
@@ -176,6 +176,7 @@ class Daemon:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await self._zygote.end()
         await self._recorder.finish()
         await self._launcher.groups.finish()
         self._remove_idle_groups()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.daemon import Daemon
 from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.limits.cgroups.base import Share
@@ -53,7 +54,7 @@ def with_daemon(options: NodeOptions, groups: Groups, act: Callable[[Daemon], An
     """Let a daemon that has one GPU do this; it is not started, so it has no zygote."""
 
     async def scenario() -> Any:
-        daemon = Daemon(options, groups)
+        daemon = Daemon(options, groups, Zygote(lambda *_: None))
         await daemon._op_configure({"gpus": [GPU], "budget_bytes": 0})
         try:
             return await act(daemon)

@@ -151,50 +151,6 @@ def test_a_second_corrupt_journal_does_not_overwrite_the_first(tmp_path):
     assert (tmp_path / "gpud.json.corrupt-2").read_text() == "two"
 
 
-def test_one_gpud_holds_a_state_directory_until_it_ends(tmp_path):
-    held = journal.lock(tmp_path, 0)
-    path = tmp_path / journal.LOCK_NAME
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert not os.get_inheritable(held)
-    before = os.listdir("/proc/self/fd")
-    with pytest.raises(JournalError, match=f"another gpud holds {path}"):
-        journal.lock(tmp_path, 0)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
-    os.close(held)
-    os.close(journal.lock(tmp_path, 0))
-
-
-def test_a_predecessor_that_is_still_ending_is_waited_for(tmp_path, monkeypatch):
-    held = [journal.lock(tmp_path, 0)]
-    waits: list[float] = []
-
-    def pause(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            os.close(held.pop())
-
-    monkeypatch.setattr(journal.time, "sleep", pause)
-    os.close(journal.lock(tmp_path, 600))
-    assert len(waits) == 3
-    assert all(0 < seconds <= 1 for seconds in waits)
-
-
-def test_who_does_not_end_in_time_is_named(tmp_path, monkeypatch):
-    held = journal.lock(tmp_path, 0)
-    now = [100.0]
-    monkeypatch.setattr(journal.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(journal.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    with pytest.raises(JournalError, match="another gpud"):
-        journal.lock(tmp_path, 2.0)
-    assert 102.0 <= now[0] < 103.0
-    os.close(held)
-
-
-def test_a_state_directory_that_is_not_there_is_an_error(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        journal.lock(tmp_path / "absent", 0)
-
-
 def test_a_gpu_instance_without_a_compute_instance_is_one_after_a_restart(tmp_path):
     state = a_state()
     bare = dataclasses.replace(state.instances[0], compute=False)

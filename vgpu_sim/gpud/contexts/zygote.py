@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 
 from vgpu_sim.gpud.errors import WorkerStartError
 from vgpu_sim.hal import spawn
@@ -37,7 +38,7 @@ class Zygote:
     """
 
     def __init__(self, on_exit: Callable[[int, int], None], worker_uid: int | None = None) -> None:
-        self._on_exit = on_exit
+        self.on_exit = on_exit
         self._worker_uid = worker_uid
         self.walls: dict[str, bool] | None = None
         self._channel: socket.socket | None = None
@@ -46,6 +47,18 @@ class Zygote:
         self._numbers = itertools.count(1)
         self._up = asyncio.Event()
         self._last_failure = ""
+        self._supervisor: asyncio.Task[None] | None = None
+
+    def begin(self) -> None:
+        """Keep it running in the background until ``end``."""
+        self._supervisor = asyncio.create_task(self.supervise())
+
+    async def end(self) -> None:
+        """End it; its workers live on."""
+        if self._supervisor is not None:
+            self._supervisor.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._supervisor
 
     @property
     def problem(self) -> str:
@@ -155,7 +168,7 @@ class Zygote:
             case {"type": "failed", "request": int(number), "error": str(text)}:
                 self._settle(number, WorkerStartError(text))
             case {"type": "exited", "pid": int(pid), "status": int(status)}:
-                self._on_exit(pid, status)
+                self.on_exit(pid, status)
             case message:
                 logger.error("zygote_message_unknown %r", message)
 

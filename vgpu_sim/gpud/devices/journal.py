@@ -8,7 +8,6 @@ may be in use and must not vanish by a typing mistake.
 import fcntl
 import json
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,7 +33,6 @@ VERSION = 1
 FILE_NAME = "gpud.json"
 LOCK_NAME = "lock"
 MAX_JOURNAL_BYTES = 4 << 20
-_LOCK_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +73,18 @@ def save(state_dir: Path, state: NodeState) -> None:
     durable.write_json(state_dir / FILE_NAME, encode(state))
 
 
-def lock(state_dir: Path, wait_seconds: float) -> int:
-    """Make this process the only gpud of a state directory; return the descriptor that holds it.
+def try_lock(state_dir: Path) -> bool:
+    """Make this process the only gpud of a state directory, until it ends; False: another one is.
 
-    A predecessor that is still ending is waited for. Raises JournalError when it does not end.
+    Raises OSError.
     """
     descriptor = os.open(state_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as err:
-            if time.monotonic() >= deadline:
-                os.close(descriptor)
-                raise JournalError(f"another gpud holds {state_dir / LOCK_NAME}") from err
-            time.sleep(_LOCK_PAUSE_SECONDS)
-        else:
-            return descriptor
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return False
+    return True  # the descriptor stays open: it is the lock
 
 
 def encode(state: NodeState) -> dict[str, Any]:
