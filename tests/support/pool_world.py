@@ -10,7 +10,7 @@ from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import pools
 from gpu_operator.controllers.world import AgentSet, Outcome, World
-from gpu_operator.render import daemonset, features
+from gpu_operator.render import daemonset, features, gpud
 
 CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
 IN_POOL = GPU_NODE | {
@@ -30,9 +30,14 @@ def decide(seen: World, name: str = "p") -> Outcome:
 
 
 def agent_set(wanted: Pool | None = None, **changes: Any) -> dict[str, AgentSet]:
-    """The DaemonSet that was rendered from this pool, rolled out unless ``changes`` say else."""
-    meant = wanted or pool()
-    document = daemonset.daemon_set("p", meant.spec, GPUPolicySpec(), CONFIG, "tessera-system")
-    rendered = document["metadata"]["annotations"][daemonset.RENDERED]
-    state = {"rendered": rendered, "observed": True, "pods": 1, "updated": 1, **changes}
-    return {"tessera-node-p": AgentSet("p", **state)}
+    """The DaemonSets that were rendered from this pool, rolled out unless ``changes`` say else."""
+    meant = (wanted or pool()).spec
+    documents = (
+        gpud.daemon_set("p", meant, CONFIG, "tessera-system"),
+        daemonset.daemon_set("p", meant, GPUPolicySpec(), CONFIG, "tessera-system"),
+    )
+    state = {"observed": True, "pods": 1, "updated": 1, **changes}
+    return {
+        one["metadata"]["name"]: AgentSet("p", **{"rendered": daemonset.rendered(one), **state})
+        for one in documents
+    }

@@ -290,6 +290,7 @@ async def _serve(
     try:
         for directory in (options.run_dir, options.state_dir):
             directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+        standby.not_ready(ready_file)
         stands_by = partial(standby.say_ready, ready_file)
         if not await standby.take_over(options.state_dir, wait_s, stop, stands_by):
             return 0

@@ -51,6 +51,12 @@ async def take_over(
     return True
 
 
+def not_ready(path: Path | None) -> None:
+    """Remove the file that an earlier gpud of the container has left. Raises OSError."""
+    if path is not None:
+        path.unlink(missing_ok=True)
+
+
 def say_ready(path: Path | None) -> None:
     """Make the file that a readiness probe looks for. Raises OSError."""
     if path is not None:

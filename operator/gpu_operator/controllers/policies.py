@@ -16,7 +16,7 @@ from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.resource import Policy
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import membership, rollouts, sharing
+from gpu_operator.controllers import membership, node_pods, sharing
 from gpu_operator.controllers.conditions import (
     Verdict,
     Verdicts,
@@ -27,7 +27,6 @@ from gpu_operator.controllers.conditions import (
 )
 from gpu_operator.controllers.world import POLICY_NAME, ChartPolicy, Outcome, World
 from gpu_operator.kube.actions import Action, Apply, Manager
-from gpu_operator.render import daemonset
 
 
 def reconcile(
@@ -96,8 +95,8 @@ def _waiting(world: World, node_config: NodeConfig, namespace: str) -> str:
     """Say which pool has yet to take the policy over; empty when all have."""
     held = set(membership.claims(world).values())
     for pool in (world.pools[name] for name in sorted(held)):
-        document = daemonset.daemon_set(pool.name, pool.spec, world.policy, node_config, namespace)
-        _, missing = rollouts.progress(world, document)
+        wanted = node_pods.documents(world, pool, node_config, namespace)
+        missing = node_pods.missing(world, wanted)
         if missing:
             return f"pool {pool.name}: {missing}"
         prefix = world.policy.resource_prefix

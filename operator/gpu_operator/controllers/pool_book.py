@@ -25,12 +25,14 @@ class PoolBook:
     """One pool's nodes and GPUs by name; a pool that is gone may have left some behind."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self.nodes: set[str] = set()
         self.dirty: set[str] = set()
-        """Nodes of which ``parts`` and ``problems`` are of an earlier state."""
+        """Nodes of which ``parts``, ``problems`` and ``late_gpuds`` are of an earlier state."""
         self.parts: dict[str, Part] = {}  # of nodes that want something done
         self.problems: dict[str, Verdict] = {}
+        self.late_gpuds: dict[str, str] = {}
+        """Why nodes have yet to have a gpud of the present rendering (``rollouts.late_gpud``)."""
         self.conflicts: set[str] = set()  # selected, and not ours
         self.labelled: set[str] = set()
         self.gpus: set[str] = set()
@@ -48,10 +50,10 @@ class PoolBook:
 
     def note_node(self, pool: Pool | None, name: str, node: Node | None, holder: str) -> bool:
         """Take a node as it is now, None if it is gone; return whether it concerns this pool."""
-        ours = node is not None and holder == self._name
+        ours = node is not None and holder == self.name
         selected = pool is not None and node is not None and membership.selects(pool, node)
         wanted = pool is not None and selected and not pool.meta.deleting
-        labelled = node is not None and node.labels.get(POOL_LABEL) == self._name
+        labelled = node is not None and node.labels.get(POOL_LABEL) == self.name
         known = (self.nodes, self.conflicts, self.labelled)
         concerns = ours or labelled or wanted or any(name in names for names in known)
         facts = (ours, wanted and not ours, labelled)
@@ -63,11 +65,12 @@ class PoolBook:
             self.dirty.discard(name)
             self.parts.pop(name, None)
             self.problems.pop(name, None)
+            self.late_gpuds.pop(name, None)
         return concerns
 
     def note_gpu(self, name: str, gpu: Gpu | None, *, live: bool) -> None:
         """Take a GPU as it is now; None if it is gone, or another pool's."""
-        if gpu is None or gpu.spec.pool != self._name:
+        if gpu is None or gpu.spec.pool != self.name:
             self.gpus.discard(name)
             self.leaving.discard(name)
             self.modelled.discard(name)

@@ -11,7 +11,7 @@ from gpu_operator.api.v1alpha1.resource import Gpu, Pool
 from gpu_operator.api.v1alpha1.sharing import resolve
 from gpu_operator.controllers import allocations, node_labels, rollouts, strategies
 from gpu_operator.controllers.conditions import Verdict
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.world import AgentPod, Node, World
 from gpu_operator.kube.actions import Action, Apply, Manager
 from gpu_operator.render import daemonset, gpu as gpu_render
 
@@ -95,6 +95,10 @@ def problem_of(
             )
             return Verdict(True, Reason.WAITING_FOR_AGENT, message)
         reported = bool(gpu.status.conditions)
+        if (without := _without_gpud(world, node)) is not None:
+            failed = reported and without.failing
+            reason = Reason.AGENT_UNREACHABLE if failed else Reason.WAITING_FOR_AGENT
+            return Verdict(True, reason, f"gpud {without.name}: {without.problem}")
         if agent is not None and agent.problem:
             failed = reported and agent.failing
             reason = Reason.AGENT_UNREACHABLE if failed else Reason.WAITING_FOR_AGENT
@@ -121,3 +125,11 @@ def problem_of(
         return Verdict(True, Reason.INVALID_SPEC, problem)
     late = rollouts.outdated(world, document, node) if document is not None else ""
     return Verdict(True, Reason.WAITING_FOR_AGENT, late) if late else None
+
+
+def _without_gpud(world: World, node: Node) -> AgentPod | None:
+    """Return the pod that says why a node has no gpud; None where one serves, or none is known."""
+    pods = world.gpuds.get(node.name, ())
+    if not pods or any(not pod.problem for pod in pods):
+        return None
+    return next((pod for pod in pods if pod.failing), pods[0])

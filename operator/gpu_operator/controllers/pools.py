@@ -2,7 +2,6 @@
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, GROUP
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
@@ -12,6 +11,7 @@ from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import (
     clocks,
     membership,
+    node_pods,
     node_readiness,
     offers,
     pool_book,
@@ -31,8 +31,8 @@ from gpu_operator.controllers.pool_book import Part, PoolBook
 from gpu_operator.controllers.pool_nodes import FAILURES
 from gpu_operator.controllers.release import release
 from gpu_operator.controllers.world import Node, Outcome, World
-from gpu_operator.kube.actions import Action, Apply, Delete, DropFinalizer, Manager, PatchNode
-from gpu_operator.render import daemonset, hca, node as node_render
+from gpu_operator.kube.actions import Action, Apply, DropFinalizer, Manager, PatchNode
+from gpu_operator.render import node as node_render
 from mig import geometry
 
 _TOLD = 5  # nodes that a message names before it says how many more
@@ -61,21 +61,17 @@ def reconcile(
     for gpu in leaving:
         actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
     in_use = bool(nodes or book.gpus)  # a label alone holds nothing up
-    document: Mapping[str, Any] | None = None
     updated, rollout = nodes, ""
     if pool is not None and in_use:
-        document = daemonset.daemon_set(name, pool.spec, world.policy, node_config, namespace)
-        actions.append(Apply(Manager.CHILDREN, document))  # pods start while GPUs are written
-        updated, rollout = rollouts.progress(world, document)
-    if pool is not None:
-        _look_at_nodes(world, pool, book, document, node_config, now)
+        wanted_pods = node_pods.documents(world, pool, node_config, namespace)
+        _look_at_nodes(world, pool, book, wanted_pods, node_config, now)
+        updated, _ = rollouts.progress(world, wanted_pods.agent)
+        pods, rollout = node_pods.write(world, wanted_pods, namespace, book)
+        actions += pods  # they start while GPUs are written
         actions += [a for n in sorted(book.parts) for a in book.parts[n].populate]
     actions += _unlabel(world, book, by_node)
-    if not in_use and daemonset.name_of(name) in world.daemon_sets:
-        actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
-    more, missing = _hcas(world, name, pool if in_use else None, node_config, namespace)
-    actions += more
-    rollout = rollout or missing
+    if pool is None or not in_use:
+        actions += node_pods.withdraw(world, name, namespace)
 
     if pool is not None:
         problems: Mapping[str, Verdict] = {n: book.problems[n] for n in sorted(book.problems)}
@@ -106,7 +102,7 @@ def reconcile(
         if (clock := clocks.verdict(pool, len(book.modelled), len(book.gpus))) is not None:
             wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
         actions += report(pool.meta, pool.status, status, wanted, now)
-        sets = {daemonset.name_of(name), hca.name_of(name)}
+        sets = {of(name) for of in node_pods.NAMES}
         finished = not in_use and sets.isdisjoint(world.daemon_sets)
         if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
             index = pool.meta.finalizers.index(FINALIZER)
@@ -118,22 +114,23 @@ def _look_at_nodes(
     world: World,
     pool: Pool,
     book: PoolBook,
-    document: Mapping[str, Any] | None,
+    wanted: node_pods.Documents,
     node_config: NodeConfig,
     now: datetime.datetime,
 ) -> None:
     """Bring the book up to date for the nodes that have changed, or for all by new rules."""
-    rendered = daemonset.rendered(document) if document is not None else ""
-    dra = node_config.dra.enabled
-    rules = (pool.meta.uid, pool.spec, world.policy, rendered, node_config.taints, dra)
+    # Until their DaemonSet is changed the agents that run are not late.
+    in_force = None if wanted.agents_change(world) else wanted.agent
+    dra, taints = node_config.dra.enabled, node_config.taints
+    rules = (pool.meta.uid, pool.spec, world.policy, wanted.digests, in_force is None, taints, dra)
     book.follow_rules(repr(rules))
     by_node, prefix = world.gpus_by_node(), _prefix(world)
     for name in sorted(book.dirty):
         node, on_node = world.nodes[name], by_node.get(name, ())
-        problem = pool_nodes.problem_of(world, pool, document, node, on_node)
+        problem = pool_nodes.problem_of(world, pool, in_force, node, on_node)
         part = Part(
             tuple(pool_nodes.populate(world, pool, node, on_node, now, dra=dra)),
-            tuple(node_readiness.write(node, pool, problem, prefix, node_config.taints, now)),
+            tuple(node_readiness.write(node, pool, problem, prefix, taints, now)),
         )
         book.parts.pop(name, None)
         book.problems.pop(name, None)
@@ -141,19 +138,10 @@ def _look_at_nodes(
             book.parts[name] = part
         if problem is not None:
             book.problems[name] = problem
+        book.late_gpuds.pop(name, None)
+        if late := rollouts.late_gpud(world, wanted.gpud, node):
+            book.late_gpuds[name] = late
     book.dirty.clear()
-
-
-def _hcas(
-    world: World, name: str, pool: Pool | None, node_config: NodeConfig, namespace: str
-) -> tuple[Sequence[Action], str]:
-    """Return what makes the DaemonSet of a pool's HCAs be, or go, and what its rollout lacks."""
-    if pool is not None and daemonset.hcas_of(pool.spec, node_config) is not None:
-        document = hca.daemon_set(name, node_config, namespace)
-        return [Apply(Manager.CHILDREN, document)], rollouts.progress(world, document)[1]
-    if hca.name_of(name) in world.daemon_sets:
-        return [Delete("DaemonSet", hca.name_of(name), namespace)], ""
-    return [], ""
 
 
 def _finalizer(meta: Meta) -> Apply:

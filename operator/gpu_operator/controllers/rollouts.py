@@ -1,4 +1,4 @@
-"""How far a pool's DaemonSet is: whether the pods that run are of what is rendered now."""
+"""How far a pool's DaemonSets are: whether the pods that run are of what is rendered now."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,3 +27,18 @@ def outdated(world: World, document: Mapping[str, Any], node: Node) -> str:
     if agent is None or agent.rendered == daemonset.rendered(document):
         return ""
     return f"node agent {agent.name} is about to be replaced by one of the present policy and pool"
+
+
+def late_gpud(world: World, document: Mapping[str, Any], node: Node) -> str:
+    """Say why a node has yet to have a gpud of this rendering that serves or stands by.
+
+    Empty when it has one, and for a node that is down: the others do not wait for it.
+    """
+    digest = daemonset.rendered(document)
+    new = [pod for pod in world.gpuds.get(node.name, ()) if pod.rendered == digest]
+    if not node.ready or any(not pod.problem for pod in new):
+        return ""
+    failing = next((pod for pod in new if pod.failing), None)
+    if failing is None:
+        return f"gpud of node {node.name} has yet to start"
+    return f"gpud {failing.name} of node {node.name}: {failing.problem}"

@@ -45,7 +45,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    """A pod of one of our DaemonSets.
+    """A pod of one of our DaemonSets: a node agent's, or gpud's.
 
     ``problem`` is empty when all its containers are ready; ``failing`` says that it is not just
     starting. ``rendered`` is the digest of the DaemonSet that it was made from.
@@ -57,6 +57,7 @@ class AgentPod:
     problem: str = ""
     failing: bool = False
     rendered: str = ""
+    is_gpud: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ class World:
     broken: Mapping[tuple[str, str], Broken] = field(default_factory=dict)  # by kind and name
     daemon_sets: Mapping[str, AgentSet] = field(default_factory=dict)
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
+    gpuds: Mapping[str, Sequence[AgentPod]] = field(default_factory=dict)  # by node: two at times
     mig_configs: Mapping[str, migparted.Configs | None] = field(default_factory=dict)
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
     refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name

@@ -7,7 +7,7 @@ server's database may have been restored from a backup.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from gpu_operator import kinds
@@ -22,7 +22,7 @@ from gpu_operator.controllers.world import (
     Node,
     World,
 )
-from gpu_operator.render import hca
+from gpu_operator.render import gpud, hca
 from gpu_operator.render.daemonset import COMPONENT_LABEL, RENDERED
 from gpu_operator.render.node import GPU_READY
 
@@ -101,7 +101,7 @@ class Store:
     def take_changes(self) -> set[tuple[str, str]]:
         """Return kinds and names of what has changed since the last call.
 
-        Of the agents' pods it is the nodes that they are on, as the kind ``Agent``.
+        Of the pods of agents and gpud it is the nodes that they are on, as the kind ``Agent``.
         """
         changes, self._changes = self._changes, set()
         return changes
@@ -167,7 +167,7 @@ class Store:
         return World(
             **collections,
             broken=dict(self._broken),
-            agents=self._copies["Pod"],
+            **self._copies["Pod"],
             refused_evictions=dict(self._refused_evictions),
             refused_writes=dict(self._refused_writes),
             chart_policy=self._chart_policy,
@@ -176,10 +176,10 @@ class Store:
         )
 
     def _copy(self, kind: str) -> Mapping[str, Any]:
-        """Return a kind's objects by name, without broken ones; agents' pods by their node."""
+        """Return a kind's objects by name, without broken ones; pods as the world has them."""
         values = self._values[kind]
         if kind == "Pod":
-            return {pod.node: pod for pod in values.values() if pod is not None}
+            return _pods(pod for pod in values.values() if pod is not None)
         broken = [name for of, name in self._broken if of == kind]
         copy = dict(values)
         for name in broken:
@@ -294,11 +294,26 @@ def _agent(document: Document) -> AgentPod | None:
     metadata = document["metadata"]
     if not pool or not node or metadata.get("deletionTimestamp"):
         return None
-    if (metadata.get("labels") or {}).get(COMPONENT_LABEL) == hca.COMPONENT:
+    component = (metadata.get("labels") or {}).get(COMPONENT_LABEL)
+    if component == hca.COMPONENT:
         return None  # beside the agent: a node may have two for a moment
     problem, failing = _pod_problem(document.get("status") or {})
     rendered = (metadata.get("annotations") or {}).get(RENDERED, "")
-    return AgentPod(metadata["name"], node, pool, problem, failing, rendered)
+    return AgentPod(
+        metadata["name"], node, pool, problem, failing, rendered, component == gpud.COMPONENT
+    )
+
+
+def _pods(pods: Iterable[AgentPod]) -> Mapping[str, Any]:
+    """Return the maps of a world that are made of pods, both by node."""
+    agents: dict[str, AgentPod] = {}
+    gpuds: dict[str, list[AgentPod]] = {}
+    for pod in pods:
+        if pod.is_gpud:
+            gpuds.setdefault(pod.node, []).append(pod)
+        else:
+            agents[pod.node] = pod
+    return {"agents": agents, "gpuds": gpuds}
 
 
 def _pool(document: Document) -> str:
@@ -321,7 +336,8 @@ _STARTING = ("", "ContainerCreating", "PodInitializing")
 
 def _pod_problem(status: Document) -> tuple[str, bool]:
     """Return what keeps a pod from being ready, and whether that is more than its start."""
-    for container in status.get("containerStatuses") or ():
+    first = status.get("initContainerStatuses") or ()
+    for container in (*first, *(status.get("containerStatuses") or ())):
         if container.get("ready"):
             continue
         waiting = (container.get("state") or {}).get("waiting") or {}

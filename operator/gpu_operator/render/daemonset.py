@@ -1,6 +1,6 @@
-"""The pods of a pool's nodes: gpud and the node agent, each with the least that it needs.
+"""The pods of a pool's node agents, and what all pods on a pool's nodes have in common.
 
-hcad and netd are in pods of their own: see ``render.hca``.
+gpud is in pods of its own, and so are hcad and netd: see ``render.gpud`` and ``render.hca``.
 """
 
 import hashlib
@@ -8,16 +8,16 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, quantity
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec, HCAs
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs
 from gpu_operator.config import NodeConfig
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 COMPONENT: Final = "node"
 RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods are of
 RUN_DIR = "/run/tessera"
-_STATE_DIR = "/var/lib/tessera"
+STATE_DIR = "/var/lib/tessera"
 HCA_DIR = f"{RUN_DIR}/hca"
 EXPORTER_USER = 64010  # as the chart's exporter runs
 HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
@@ -33,7 +33,7 @@ LOCKED_DOWN: dict[str, Any] = {
 
 
 def name_of(pool: str) -> str:
-    """Return the name of a pool's DaemonSet."""
+    """Return the name of the DaemonSet of a pool's node agents."""
     return f"tessera-node-{pool}"
 
 
@@ -45,14 +45,15 @@ def budget_of(pool: GPUPoolSpec, node: NodeConfig) -> str:
 def daemon_set(
     pool_name: str, pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig, namespace: str
 ) -> dict[str, Any]:
-    """Return the DaemonSet that serves the GPUs of one pool."""
+    """Return the DaemonSet of one pool's node agents."""
     labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
     selector = {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
     template = pod_template(
         pool_name,
         labels,
         node,
-        containers=[_gpud(pool, node), _agent(pool, policy, node)],
+        initContainers=[_node_budget(pool, node)],
+        containers=[_agent(pool, policy, node)],
         volumes=_volumes(node),
     )
     spec: dict[str, Any] = {
@@ -75,7 +76,6 @@ def pod_template(
         "spec": {
             "nodeSelector": {POOL_LABEL: pool_name},
             "serviceAccountName": node.service_account,
-            "hostPID": True,  # without it a client's process cannot be told
             "terminationGracePeriodSeconds": 10,
             "priorityClassName": node.priority_class_name,
             "tolerations": [dict(t) for t in node.tolerations],
@@ -115,63 +115,22 @@ def hcas_of(pool: GPUPoolSpec, node: NodeConfig) -> HCAs | None:
     return pool.hcas if node.rdma.enabled else None
 
 
-def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
-    budget = budget_of(pool, node)
-    arguments = [
-        f"--run-dir={RUN_DIR}",
-        f"--state-dir={_STATE_DIR}",
-        f"--backend={node.gpud.backend}",
-        f"--budget={quantity.to_bytes(budget)}",
-        f"--isolation={pool.isolation.value.lower()}",
-        f"--telemetry-socket={RUN_DIR}/telemetry/gpud.sock",
-        f"--telemetry-user={EXPORTER_USER}",
-    ]
-    if pool.clock is not Clock.WALL:
-        arguments.append(f"--clock={pool.clock.value.lower()}")
-    if node.gpud.threads is not None:
-        arguments.append(f"--threads={node.gpud.threads}")
-    if node.gpud.allow_weak_sandbox:
-        arguments.append("--allow-weak-sandbox")
-    if hcas_of(pool, node) is not None:  # GPUDirect RDMA
-        arguments += [f"--hca-socket={HCA_DIR}/direct.sock", f"--hcad-user={HCAD_USER}"]
-    resources = dict(node.gpud.resources)
-    # Device memory lies in the slices' own cgroups, which the kubelet does not know: requesting it
-    # here is what makes the scheduler see it.
-    resources["requests"] = {"memory": budget, **resources.get("requests", {})}
+def _node_budget(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
+    """Return the container whose request makes the scheduler see the slices' memory.
+
+    Device memory is in the slices' own cgroups, which the kubelet does not know. The request is not
+    gpud's: during a roll-out a node has two pods of gpud, which would need the budget twice. What
+    an init container requests its pod requests for as long as it is there.
+    """
+    memory = node.gpud.resources.get("requests", {}).get("memory", budget_of(pool, node))
     return {
-        "name": "gpud",
+        "name": "node-budget",
         "image": node.image,
         "imagePullPolicy": node.image_pull_policy,
-        "command": ["tessera-gpud"],
-        "args": arguments,
-        "env": [
-            # For `kubectl exec -c gpud -- nvidia-smi`: all of the node, not what its slices show.
-            {"name": "TESSERA_MANAGEMENT_SOCKET", "value": f"{RUN_DIR}/management.sock"},
-            *({"name": name, "value": value} for name, value in _health_checks(node) if value),
-        ],
-        "resources": resources,
-        "securityContext": {
-            **LOCKED_DOWN,
-            # To start each worker as its own user, without capabilities, and to end it.
-            "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
-        },
-        "volumeMounts": [
-            {"name": "run", "mountPath": RUN_DIR},
-            {"name": "state", "mountPath": _STATE_DIR},
-            # No mountPropagation: the node's cgroup mounts are not shared, it would fail.
-            {"name": "cgroup", "mountPath": "/sys/fs/cgroup"},
-            {"name": "tmp", "mountPath": "/tmp"},
-        ],
+        "command": ["true"],
+        "resources": {"requests": {"memory": memory}},
+        "securityContext": {**LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
     }
-
-
-def _health_checks(node: NodeConfig) -> tuple[tuple[str, str], ...]:
-    """Return the variables of NVIDIA's device plugin, which gpud reads as that does."""
-    checks = node.gpud.health_checks
-    return (
-        ("DP_DISABLE_HEALTHCHECKS", checks.disabled),
-        ("DP_ENABLE_HEALTHCHECKS", checks.enabled),
-    )
 
 
 def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[str, Any]:
@@ -220,7 +179,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         },
         "volumeMounts": [
             {"name": "run", "mountPath": RUN_DIR},
-            {"name": "libraries", "mountPath": f"{_STATE_DIR}/lib"},
+            {"name": "libraries", "mountPath": f"{STATE_DIR}/lib"},
             {"name": "plugins-registry", "mountPath": f"{kubelet}/plugins_registry"},
             *([{"name": "dra", "mountPath": _dra_dir(kubelet)}] if node.dra.enabled else []),
             {"name": "pod-resources", "mountPath": f"{kubelet}/pod-resources"},
@@ -245,9 +204,7 @@ def _volumes(node: NodeConfig) -> list[dict[str, Any]]:
     create = "DirectoryOrCreate"
     return [
         host("run", RUN_DIR, create),
-        host("state", _STATE_DIR, create),
-        host("libraries", f"{_STATE_DIR}/lib", create),
-        host("cgroup", "/sys/fs/cgroup", "Directory"),
+        host("libraries", f"{STATE_DIR}/lib", create),
         host("plugins-registry", f"{kubelet}/plugins_registry", create),
         *([host("dra", _dra_dir(kubelet), create)] if node.dra.enabled else []),
         host("pod-resources", f"{kubelet}/pod-resources", create),

@@ -35,6 +35,7 @@ def daemon_set(pool_name: str, node: NodeConfig, namespace: str) -> dict[str, An
         pool_name,
         labels,
         node,
+        hostPID=True,  # without it a client's process cannot be told
         automountServiceAccountToken=False,
         initContainers=[_hca_directory(node)],
         containers=_rdma(node),

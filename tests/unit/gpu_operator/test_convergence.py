@@ -28,7 +28,7 @@ def test_from_bare_to_slices_and_back(cluster: FakeCluster) -> None:
     assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
     assert cluster.condition("MIGLayout", "l", "Ready")[0] == "True"
     assert cluster.objects["Node"]["n1"]["metadata"]["labels"][POOL_LABEL] == "p"
-    assert list(cluster.objects["DaemonSet"]) == ["tessera-node-p"]
+    assert list(cluster.objects["DaemonSet"]) == ["tessera-gpud-p", "tessera-node-p"]
 
     cluster.remove("GPUPool", "p")
     operator.settle("n1", "n2")

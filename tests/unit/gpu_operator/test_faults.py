@@ -15,7 +15,7 @@ from gpu_operator.config import GpudConfig, HealthChecksConfig, NodeConfig
 from gpu_operator.controllers import faults
 from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Apply, Manager, Record
-from gpu_operator.render import daemonset
+from gpu_operator.render import gpud
 
 UID = "11111111-1111-4111-8111-111111111111"
 
@@ -136,11 +136,9 @@ def test_a_gpu_has_room_for_so_many_faults_and_the_oldest_count() -> None:
 def test_health_checks_reach_gpud_as_nvidias_variables() -> None:
     checks = HealthChecksConfig(disabled="48, 63", enabled="all")
     config = NodeConfig(image="i", service_account="s", gpud=GpudConfig(health_checks=checks))
-    made = pool()
-    policy = world().policy
-    template = daemonset.daemon_set("p", made.spec, policy, config, "ns")["spec"]["template"]
-    gpud = next(one for one in template["spec"]["containers"] if one["name"] == "gpud")
-    assert {one["name"]: one["value"] for one in gpud["env"]}.items() >= {
+    template = gpud.daemon_set("p", pool().spec, config, "ns")["spec"]["template"]
+    (container,) = template["spec"]["containers"]
+    assert {one["name"]: one["value"] for one in container["env"]}.items() >= {
         ("DP_DISABLE_HEALTHCHECKS", "48, 63"),
         ("DP_ENABLE_HEALTHCHECKS", "all"),
     }

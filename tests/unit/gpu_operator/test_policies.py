@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gpu_world import NOW, applied, condition, gpu, mig_slice, node, pool, world
+from pool_world import agent_set
 
 from gpu_operator.api.v1alpha1 import CHART_VALUES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus, NvidiaSmi
@@ -118,11 +119,12 @@ def test_a_policy_that_was_there_before_the_chart_is_not_taken_over(noted: str) 
 
 
 def rolled_out(prefix: str) -> dict[str, AgentSet]:
-    """The DaemonSet of pool p, rendered with this prefix and on all nodes."""
+    """The DaemonSets of pool p, rendered with this prefix and on all nodes."""
     spec = GPUPolicySpec(resource_prefix=prefix)
     document = daemonset.daemon_set("p", pool().spec, spec, CONFIG, "tessera-system")
     rendered = daemonset.rendered(document)
-    return {"tessera-node-p": AgentSet("p", rendered, observed=True, pods=1, updated=1)}
+    agents = AgentSet("p", rendered, observed=True, pods=1, updated=1)
+    return {**agent_set(), "tessera-node-p": agents}
 
 
 def test_ready_means_that_every_pool_has_taken_it_over() -> None:

@@ -41,24 +41,25 @@ def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
     }
     children = applied(actions, Manager.CHILDREN)
     assert [(c["kind"], c["metadata"]["name"]) for c in children] == [
-        ("DaemonSet", "tessera-node-p"),  # its pods start while GPUs are written
+        ("DaemonSet", "tessera-gpud-p"),  # their pods start while GPUs are written
+        ("DaemonSet", "tessera-node-p"),
         ("GPU", "n1-gpu-0"),
         ("GPU", "n1-gpu-1"),
     ]
-    assert children[1]["metadata"]["labels"] == {
+    assert children[2]["metadata"]["labels"] == {
         "gpu.tessera.dev/node": "n1",
         "gpu.tessera.dev/pool": "p",
         "gpu.tessera.dev/index": "0",
     }
-    assert children[1]["metadata"]["finalizers"] == [FINALIZER]
-    assert len({c["spec"]["uuid"] for c in children[1:]}) == 2
+    assert children[2]["metadata"]["finalizers"] == [FINALIZER]
+    assert len({c["spec"]["uuid"] for c in children[2:]}) == 2
 
 
 def test_what_is_as_it_should_be_is_not_written_again() -> None:
     seen = world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=agent_set())
     first = decide(seen)
     assert applied(first.actions, Manager.LABELS) == []
-    assert [d["kind"] for d in applied(first.actions, Manager.CHILDREN)] == ["DaemonSet"]
+    assert [d["kind"] for d in applied(first.actions, Manager.CHILDREN)] == ["DaemonSet"] * 2
     assert condition(first.actions, "Ready") == (
         "True",
         "Reconciled",
@@ -107,7 +108,7 @@ def test_of_two_pools_the_younger_is_told_which_node_and_pool() -> None:
     names = [
         d["metadata"]["name"] for d in applied(decide(seen, "younger").actions, Manager.CHILDREN)
     ]
-    assert names == ["tessera-node-younger", "n1-gpu-0"]
+    assert names == ["tessera-gpud-younger", "tessera-node-younger", "n1-gpu-0"]
 
 
 def test_a_pool_with_an_unknown_board_holds_no_node() -> None:
@@ -118,7 +119,7 @@ def test_a_pool_with_an_unknown_board_holds_no_node() -> None:
 def test_a_node_is_taken_over_only_when_the_other_pool_has_let_go() -> None:
     seen = world(node(), pool("p"), gpu(pool="former"))
     actions = decide(seen, "p").actions
-    assert [d["kind"] for d in applied(actions, Manager.CHILDREN)] == ["DaemonSet"]
+    assert [d["kind"] for d in applied(actions, Manager.CHILDREN)] == ["DaemonSet"] * 2
     assert "pool former has not released the node yet" in condition(actions, "Ready")[2]
 
 
@@ -179,7 +180,7 @@ def test_a_node_that_registers_again_keeps_its_gpus() -> None:
     held = gpu(have=[mig_slice("7g.80gb@0")])
     actions = decide(world(node(uid="another"), pool(), held)).actions
     assert not any(isinstance(action, Delete) for action in actions)
-    (_, document) = applied(actions, Manager.CHILDREN)
+    (_, _, document) = applied(actions, Manager.CHILDREN)
     assert document["metadata"]["annotations"] == {NODE_UID: "another"}
     assert document["spec"]["uuid"] == held.spec.uuid
 
@@ -203,8 +204,9 @@ def test_labels_go_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
     ]
     assert isinstance(unlabel[-1], Apply)
     assert unlabel[-1].document["metadata"]["labels"] == {}
-    delete = Delete("DaemonSet", "tessera-node-p", "tessera-system")
-    assert outcome.actions.index(unlabel[-1]) < outcome.actions.index(delete)
+    for name in ("tessera-gpud-p", "tessera-node-p"):
+        delete = Delete("DaemonSet", name, "tessera-system")
+        assert outcome.actions.index(unlabel[-1]) < outcome.actions.index(delete)
     assert finalizers_dropped(outcome) == []  # not while the DaemonSet is there
 
     assert finalizers_dropped(decide(world(node(), gone))) == ["p"]
@@ -412,13 +414,13 @@ def test_what_the_api_server_refuses_is_told() -> None:
     assert "quota exceeded" in message
 
 
-def test_a_pool_with_hcas_has_a_second_daemon_set_which_goes_with_them() -> None:
+def test_a_pool_with_hcas_has_a_daemon_set_more_which_goes_with_them() -> None:
     with_hcas = pool(hcas=HCAs(count=2))
     seen = world(node(labels=IN_POOL), with_hcas, gpu(), daemon_sets=agent_set(with_hcas))
     actions = decide(seen).actions
     sets = [a.document for a in actions if isinstance(a, Apply) and not a.status]
     names = [d["metadata"]["name"] for d in sets if d["kind"] == "DaemonSet"]
-    assert names == ["tessera-node-p", "tessera-hca-p"]
+    assert names == ["tessera-gpud-p", "tessera-node-p", "tessera-hca-p"]
     assert "tessera-hca-p is being written" in condition(actions, "Ready")[2]
     there = {**agent_set(), "tessera-hca-p": AgentSet("p")}
     actions = decide(world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=there)).actions

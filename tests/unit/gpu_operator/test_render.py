@@ -17,7 +17,7 @@ from gpu_operator.config import (
     RdmaConfig,
     WireConfig,
 )
-from gpu_operator.render import daemonset, gpu as gpu_render, hca
+from gpu_operator.render import daemonset, gpu as gpu_render, gpud, hca
 from vgpu_sim.hal import direct
 
 POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)
@@ -30,6 +30,11 @@ def rendered(
     return daemonset.daemon_set("p", pool, policy or GPUPolicySpec(), node, "ns")
 
 
+def gpud_rendered(pool: GPUPoolSpec = POOL, **config: Any) -> dict[str, Any]:
+    node = NodeConfig(image="tessera:1", service_account="tessera-node", **config)
+    return gpud.daemon_set("p", pool, node, "ns")
+
+
 def containers(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {c["name"]: c for c in document["spec"]["template"]["spec"]["containers"]}
 
@@ -39,37 +44,37 @@ def environment(document: dict[str, Any]) -> dict[str, str]:
 
 
 def test_privileges_are_exactly_those_that_were_measured_to_be_needed() -> None:
-    document = rendered()
-    spec = document["spec"]["template"]["spec"]
-    assert spec["hostPID"] is True
-    assert not {"hostNetwork", "hostIPC"} & spec.keys()
-    capabilities = {
-        n: c["securityContext"]["capabilities"] for n, c in containers(document).items()
-    }
-    assert capabilities == {
+    of_agent, of_gpud = (d["spec"]["template"]["spec"] for d in (rendered(), gpud_rendered()))
+    assert of_gpud["hostPID"] is True
+    assert not {"hostPID", "hostNetwork", "hostIPC"} & of_agent.keys()
+    assert not {"hostNetwork", "hostIPC"} & of_gpud.keys()
+    assert of_gpud["automountServiceAccountToken"] is False
+    assert "automountServiceAccountToken" not in of_agent
+    all_of_them = [*of_agent["initContainers"], *of_agent["containers"], *of_gpud["containers"]]
+    assert {c["name"]: c["securityContext"]["capabilities"] for c in all_of_them} == {
         "gpud": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
+        "node-budget": {"drop": ["ALL"]},
         "agent": {"drop": ["ALL"]},
     }
-    for container in containers(document).values():
+    for container in all_of_them:
         security = container["securityContext"]
         assert security["allowPrivilegeEscalation"] is False
         assert security["readOnlyRootFilesystem"] is True
         assert security["privileged"] is False
         assert security["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert not any("mountPropagation" in m for m in container["volumeMounts"])
+        assert not any("mountPropagation" in m for m in container.get("volumeMounts", ()))
 
 
 def test_each_container_sees_only_its_own_part_of_the_node() -> None:
     document = rendered()
-    paths = {
-        v["name"]: v["hostPath"]["path"]
-        for v in document["spec"]["template"]["spec"]["volumes"]
-        if "hostPath" in v
-    }
-    mounted = {
-        name: {paths.get(m["name"], "emptyDir"): m["mountPath"] for m in c["volumeMounts"]}
-        for name, c in containers(document).items()
-    }
+    mounted = {}
+    for one in (document, gpud_rendered()):
+        volumes = one["spec"]["template"]["spec"]["volumes"]
+        paths = {v["name"]: v["hostPath"]["path"] for v in volumes if "hostPath" in v}
+        for name, c in containers(one).items():
+            mounts = {m["name"]: m["mountPath"] for m in c["volumeMounts"]}
+            assert mounts.keys() == {v["name"] for v in volumes}
+            mounted[name] = {paths.get(n, "emptyDir"): path for n, path in mounts.items()}
     assert set(mounted["gpud"]) == {
         "/run/tessera",
         "/var/lib/tessera",
@@ -105,29 +110,47 @@ def test_the_driver_s_directory_is_there_only_with_claims() -> None:
     assert volumes["dra"]["hostPath"] == {"path": path, "type": "DirectoryOrCreate"}
 
 
-def test_the_scheduler_sees_the_budget() -> None:
-    default = containers(rendered())["gpud"]
-    assert default["resources"]["requests"]["memory"] == "4Gi"
-    assert f"--budget={4 << 30}" in default["args"]
-    own = rendered(POOL.model_copy(update={"node_budget": "1.5Gi"}))
-    assert containers(own)["gpud"]["resources"]["requests"]["memory"] == "1.5Gi"
-    assert f"--budget={3 << 29}" in containers(own)["gpud"]["args"]
-    assert environment(own)["TESSERA_NODE_BUDGET"] == "1.5Gi"
+def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> None:
+    def requested(document: dict[str, Any]) -> list[str]:
+        spec = document["spec"]["template"]["spec"]
+        parts = [*spec.get("initContainers", ()), *spec["containers"]]
+        requests = [c.get("resources", {}).get("requests", {}) for c in parts]
+        return [one["memory"] for one in requests if "memory" in one]
+
+    def budget(document: dict[str, Any]) -> list[str]:
+        return [a for a in containers(document)["gpud"]["args"] if a.startswith("--budget")]
+
+    assert requested(rendered()) == ["4Gi"]
+    assert budget(gpud_rendered()) == [f"--budget={4 << 30}"]
+    pool = POOL.model_copy(update={"node_budget": "1.5Gi"})
+    assert requested(rendered(pool)) == ["1.5Gi"]
+    assert budget(gpud_rendered(pool)) == [f"--budget={3 << 29}"]
+    assert environment(rendered(pool))["TESSERA_NODE_BUDGET"] == "1.5Gi"
+    resources = {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": "2"}}
+    own = {"gpud": GpudConfig(resources=resources)}
+    assert requested(rendered(**own)) == ["1Gi"]
+    for document in (gpud_rendered(pool), gpud_rendered(**own)):
+        assert requested(document) == []
+    assert containers(gpud_rendered(**own))["gpud"]["resources"] == {
+        "requests": {"cpu": "100m"},
+        "limits": {"cpu": "2"},
+    }
 
 
 def test_choices_reach_the_containers() -> None:
+    pool = POOL.model_copy(update={"isolation": Isolation.STRICT})
+    of_gpud = gpud_rendered(pool, gpud=GpudConfig(backend="interp", threads=3))
     document = rendered(
-        POOL.model_copy(update={"isolation": Isolation.STRICT}),
+        pool,
         GPUPolicySpec(
             resource_prefix="nvidia.com",
             device_list_strategy=DeviceListStrategy.MOUNTS,
             nvidia_smi=NvidiaSmi(enabled=True),
         ),
-        gpud=GpudConfig(backend="interp", threads=3),
         device_plugin=DevicePluginConfig(kubelet_dir="/data/kubelet"),
     )
     assert {"--backend=interp", "--threads=3", "--isolation=strict"} <= set(
-        containers(document)["gpud"]["args"]
+        containers(of_gpud)["gpud"]["args"]
     )
     assert environment(document)["TESSERA_RESOURCE_PREFIX"] == "nvidia.com"
     assert environment(document)["TESSERA_DEVICE_LIST_STRATEGY"] == "mounts"
@@ -138,9 +161,10 @@ def test_choices_reach_the_containers() -> None:
 
 
 def test_a_modelled_clock_is_gpuds_and_the_walls_is_its_default() -> None:
-    modelled = rendered(POOL.model_copy(update={"clock": Clock.MODELLED}))
+    modelled = gpud_rendered(POOL.model_copy(update={"clock": Clock.MODELLED}))
     assert "--clock=modelled" in containers(modelled)["gpud"]["args"]
-    assert not any(one.startswith("--clock") for one in containers(rendered())["gpud"]["args"])
+    default = containers(gpud_rendered())["gpud"]["args"]
+    assert not any(one.startswith("--clock") for one in default)
 
 
 @pytest.mark.parametrize(
@@ -151,11 +175,13 @@ def test_how_many_nodes_an_upgrade_takes_at_a_time_is_the_charts(
 ) -> None:
     strategy = rendered(max_unavailable=value)["spec"]["updateStrategy"]
     assert strategy["rollingUpdate"] == {"maxUnavailable": rendered_as}
+    strategy = gpud_rendered(max_unavailable=value)["spec"]["updateStrategy"]
+    assert strategy["rollingUpdate"] == {"maxSurge": rendered_as, "maxUnavailable": 0}
 
 
 def test_workers_are_confined_unless_the_administrator_says_otherwise() -> None:
     def weak(**gpud: Any) -> bool:
-        arguments = containers(rendered(gpud=GpudConfig(**gpud)))["gpud"]["args"]
+        arguments = containers(gpud_rendered(gpud=GpudConfig(**gpud)))["gpud"]["args"]
         return "--allow-weak-sandbox" in arguments
 
     assert not weak()
@@ -250,21 +276,33 @@ def test_the_next_hcad_is_ready_before_the_one_before_is_ended() -> None:
     }
 
 
-def test_an_upgrade_of_the_agent_s_pods_is_none_of_hcad_s() -> None:
-    assert set(containers(rendered(RDMA_POOL))) == {"gpud", "agent"}
-    selectors = [d["spec"]["selector"]["matchLabels"] for d in (rendered(), hca_rendered())]
-    assert selectors[0] != selectors[1]
+def test_the_next_gpud_stands_by_before_the_one_before_is_ended() -> None:
+    document = gpud_rendered()
+    container = containers(document)["gpud"]
+    (ready,) = (a.partition("=")[2] for a in container["args"] if a.startswith("--ready-file"))
+    assert container["startupProbe"]["exec"] == {"command": ["test", "-s", ready]}
+    (tmp,) = (v for v in document["spec"]["template"]["spec"]["volumes"] if "emptyDir" in v)
+    mounts = {m["name"] for m in container["volumeMounts"] if f"{m['mountPath']}/" in ready}
+    assert mounts == {tmp["name"]}  # of the pod: the pod before has one of its own
+    assert "ports" not in container
+
+
+def test_an_upgrade_of_the_agent_s_pods_is_none_of_gpud_s_or_hcad_s() -> None:
+    assert set(containers(rendered(RDMA_POOL))) == {"agent"}
+    documents = (rendered(), gpud_rendered(), hca_rendered())
+    selectors = [str(d["spec"]["selector"]["matchLabels"]) for d in documents]
+    assert len(set(selectors)) == len({d["metadata"]["name"] for d in documents}) == 3
     assert hca_rendered()["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
 
 
 def test_gpud_finds_hcad_where_there_is_one() -> None:
-    document = rendered(RDMA_POOL)
+    document = gpud_rendered(RDMA_POOL)
     hcad = containers(hca_rendered())["hcad"]
     asked = [one for one in containers(document)["gpud"]["args"] if "hca" in one]
     (directory,) = (one.partition("=")[2] for one in hcad["args"] if "--directory" in one)
     user = hcad["securityContext"]["runAsUser"]
     assert asked == [f"--hca-socket={directory}/{direct.SOCKET_NAME}", f"--hcad-user={user}"]
-    for without in (rendered(), rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
+    for without in (gpud_rendered(), gpud_rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
         assert not [one for one in containers(without)["gpud"]["args"] if "hca" in one]
 
 
@@ -284,7 +322,9 @@ def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
     off = containers(hca_rendered(wire=WireConfig(enabled=False)))
     assert set(off) == {"hcad"}
     assert "--no-wire" in off["hcad"]["args"]
-    for others in (found.values(), off.values(), containers(rendered(RDMA_POOL)).values()):
+    pods_for_gpus = [*containers(rendered(RDMA_POOL)).values()]
+    pods_for_gpus += containers(gpud_rendered(RDMA_POOL)).values()
+    for others in (found.values(), off.values(), pods_for_gpus):
         for one in others:
             added = one["securityContext"]["capabilities"].get("add", [])
             assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)

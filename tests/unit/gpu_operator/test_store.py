@@ -184,6 +184,18 @@ def agent(**status: Any) -> dict[str, Any]:
             True,
         ),
         ({"containerStatuses": [{"name": "agent"}]}, "container agent: starting", False),
+        (
+            {
+                "initContainerStatuses": [
+                    {"name": "node-budget", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+                ],
+                "containerStatuses": [
+                    {"name": "agent", "state": {"waiting": {"reason": "PodInitializing"}}}
+                ],
+            },
+            "container node-budget: ImagePullBackOff",
+            True,
+        ),
     ],
 )
 def test_what_keeps_an_agent_from_working(
@@ -212,6 +224,27 @@ def test_an_agent_that_does_not_fit_its_node_says_so() -> None:
     store.put("Pod", pending)
     found = store.world().agents["n"]
     assert (found.problem, found.failing) == ("not scheduled: 1 Insufficient memory", True)
+
+
+def test_a_node_s_pods_are_told_apart_and_of_gpud_there_may_be_two() -> None:
+    store = Store()
+    ready = [{"name": "gpud", "ready": True}]
+    pulls = [{"name": "gpud", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+    for name, component, statuses in (
+        ("a", "node", [{"name": "agent", "ready": True}]),
+        ("b", "gpud", ready),
+        ("c", "gpud", pulls),
+        ("d", "hca", [{"name": "hcad", "ready": True}]),
+    ):
+        document = agent(phase="Running", containerStatuses=statuses)
+        labels = document["metadata"]["labels"] | {"app.kubernetes.io/component": component}
+        document["metadata"] = {"name": name, "uid": f"u-{name}", "labels": labels}
+        store.put("Pod", document)
+    seen = store.world()
+    assert {node: pod.name for node, pod in seen.agents.items()} == {"n": "a"}
+    found = [(pod.name, pod.problem) for pod in seen.gpuds["n"]]
+    assert found == [("b", ""), ("c", "container gpud: ImagePullBackOff")]
+    assert store.take_changes() == {("Agent", "n")}
 
 
 def test_pods_that_end_or_are_not_agents_do_not_count() -> None:

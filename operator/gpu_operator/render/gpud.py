@@ -1,0 +1,140 @@
+"""The pods of gpud, one on every node of a pool, in a DaemonSet of their own.
+
+They are not in the node agent's pods, so that neither a restart nor an upgrade of the agent touches
+gpud. While they are rolled out a node has two for a moment: the image of the new pod is pulled and
+its gpud stands by, which makes the pod ready, before Kubernetes ends the old one (ADR 109).
+"""
+
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL, quantity
+from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec
+from gpu_operator.config import NodeConfig
+from gpu_operator.render.daemonset import (
+    COMPONENT_LABEL,
+    EXPORTER_USER,
+    HCA_DIR,
+    HCAD_USER,
+    LOCKED_DOWN,
+    RUN_DIR,
+    STATE_DIR,
+    budget_of,
+    document,
+    hcas_of,
+    pod_template,
+)
+
+COMPONENT: Final = "gpud"
+_READY: Final = "/tmp/gpud-ready"
+_MEMORY: Final = "memory"
+
+
+def name_of(pool: str) -> str:
+    """Return the name of the DaemonSet of a pool's gpuds."""
+    return f"tessera-gpud-{pool}"
+
+
+def daemon_set(
+    pool_name: str, pool: GPUPoolSpec, node: NodeConfig, namespace: str
+) -> dict[str, Any]:
+    """Return the DaemonSet of a pool's gpuds."""
+    labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
+    template = pod_template(
+        pool_name,
+        labels,
+        node,
+        hostPID=True,  # without it a client's process cannot be told
+        automountServiceAccountToken=False,
+        containers=[_gpud(pool, node)],
+        volumes=[
+            _host("run", RUN_DIR, "DirectoryOrCreate"),
+            _host("state", STATE_DIR, "DirectoryOrCreate"),
+            _host("cgroup", "/sys/fs/cgroup", "Directory"),
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    )
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}},
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": node.max_unavailable, "maxUnavailable": 0},
+        },
+        "template": template,
+    }
+    return document(name_of(pool_name), namespace, labels, spec)
+
+
+def _host(name: str, path: str, kind: str) -> dict[str, Any]:
+    return {"name": name, "hostPath": {"path": path, "type": kind}}
+
+
+def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
+    return {
+        "name": "gpud",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-gpud"],
+        "args": _arguments(pool, node),
+        "env": [
+            # For `kubectl exec -c gpud -- nvidia-smi`: all of the node, not what its slices show.
+            {"name": "TESSERA_MANAGEMENT_SOCKET", "value": f"{RUN_DIR}/management.sock"},
+            *({"name": name, "value": value} for name, value in _health_checks(node) if value),
+        ],
+        "resources": _resources(node),
+        # Succeeds once and is not run again: gpud serves, or stands by for the gpud before it.
+        "startupProbe": {
+            "exec": {"command": ["test", "-s", _READY]},
+            "periodSeconds": 1,
+            "failureThreshold": 120,
+        },
+        "securityContext": {
+            **LOCKED_DOWN,
+            # To start each worker as its own user, without capabilities, and to end it.
+            "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
+        },
+        "volumeMounts": [
+            {"name": "run", "mountPath": RUN_DIR},
+            {"name": "state", "mountPath": STATE_DIR},
+            # No mountPropagation: the node's cgroup mounts are not shared, it would fail.
+            {"name": "cgroup", "mountPath": "/sys/fs/cgroup"},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _arguments(pool: GPUPoolSpec, node: NodeConfig) -> list[str]:
+    arguments = [
+        f"--run-dir={RUN_DIR}",
+        f"--state-dir={STATE_DIR}",
+        f"--ready-file={_READY}",
+        f"--backend={node.gpud.backend}",
+        f"--budget={quantity.to_bytes(budget_of(pool, node))}",
+        f"--isolation={pool.isolation.value.lower()}",
+        f"--telemetry-socket={RUN_DIR}/telemetry/gpud.sock",
+        f"--telemetry-user={EXPORTER_USER}",
+    ]
+    if pool.clock is not Clock.WALL:
+        arguments.append(f"--clock={pool.clock.value.lower()}")
+    if node.gpud.threads is not None:
+        arguments.append(f"--threads={node.gpud.threads}")
+    if node.gpud.allow_weak_sandbox:
+        arguments.append("--allow-weak-sandbox")
+    if hcas_of(pool, node) is not None:  # GPUDirect RDMA
+        arguments += [f"--hca-socket={HCA_DIR}/direct.sock", f"--hcad-user={HCAD_USER}"]
+    return arguments
+
+
+def _resources(node: NodeConfig) -> dict[str, Any]:
+    """Return what the chart gives gpud, but for the budget, which the agent's pod requests."""
+    resources = dict(node.gpud.resources)
+    requests = {k: v for k, v in resources.pop("requests", {}).items() if k != _MEMORY}
+    return {**resources, **({"requests": requests} if requests else {})}
+
+
+def _health_checks(node: NodeConfig) -> tuple[tuple[str, str], ...]:
+    """Return the variables of NVIDIA's device plugin, which gpud reads as that does."""
+    checks = node.gpud.health_checks
+    return (
+        ("DP_DISABLE_HEALTHCHECKS", checks.disabled),
+        ("DP_ENABLE_HEALTHCHECKS", checks.enabled),
+    )
