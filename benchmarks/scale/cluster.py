@@ -52,9 +52,17 @@ class Cluster:
         )
 
     def run_daemon_set(self, nodes: Sequence[int]) -> None:
-        """Make the DaemonSet's pods and status, as its controller and kubelets would."""
+        """Make the DaemonSets' pods and status, as their controller and kubelets would."""
         path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
-        found = self.wait("the DaemonSet", lambda: self._plane.send("GET", path)["items"], 300)[0]
+
+        def both() -> list[Any]:  # gpud's and the agents'
+            found = self._plane.send("GET", path)["items"]
+            return found if len(found) == 2 else []
+
+        for found in self.wait("the DaemonSets", both, 300):
+            self._run(path, found, nodes)
+
+    def _run(self, path: str, found: dict[str, Any], nodes: Sequence[int]) -> None:
         template = found["spec"]["template"]["metadata"]
         name = found["metadata"]["name"]
 

@@ -56,7 +56,7 @@ def gpus(cluster: Cluster) -> list[tuple[str, int, str]]:
 
 
 def node_pods() -> set[str]:
-    pods = SYSTEM.get("pods", "-l", "app.kubernetes.io/component=node")["items"]
+    pods = SYSTEM.get("pods", "-l", "app.kubernetes.io/component in (node, gpud)")["items"]
     return {pod["metadata"]["uid"] for pod in pods}
 
 

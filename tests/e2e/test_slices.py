@@ -19,7 +19,7 @@ def gpu_node(cluster: Cluster) -> str:
 
 def processes(cluster: Cluster, node: str) -> list[dict[str, Any]]:
     """Every CUDA context on a node, as gpud there says."""
-    pods = cluster.get("pods", "-A", "-l", "app.kubernetes.io/component=node")["items"]
+    pods = cluster.get("pods", "-A", "-l", "app.kubernetes.io/component=gpud")["items"]
     (pod,) = [pod for pod in pods if pod["spec"]["nodeName"] == node]
     said = cluster.kubectl(
         "-n",
