@@ -292,7 +292,8 @@ async def _serve(
             directory.mkdir(parents=True, exist_ok=True, mode=0o711)
         standby.not_ready(ready_file)
         stands_by = partial(standby.say_ready, ready_file)
-        if not await standby.take_over(options.state_dir, wait_s, stop, stands_by):
+        warm = partial(_is_warm, zygote)
+        if not await standby.take_over(options.state_dir, wait_s, stop, warm, stands_by):
             return 0
         # Not before the lock: a predecessor that ends takes its control groups with it.
         daemon = Daemon(options, cgroups(), zygote)
@@ -304,6 +305,11 @@ async def _serve(
         return 1
     finally:
         await zygote.end()
+
+
+def _is_warm(zygote: Zygote) -> bool:
+    """Return whether a zygote has loaded what workers are made of."""
+    return zygote.walls is not None
 
 
 def _no_worker_yet(pid: int, status: int) -> None:

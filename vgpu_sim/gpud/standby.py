@@ -22,12 +22,13 @@ async def take_over(
     state_dir: Path,
     wait_seconds: float | None,
     stop: asyncio.Event,
+    warm: Callable[[], bool],
     stands_by: Callable[[], None],
 ) -> bool:
     """Wait until this process is the only gpud of a state directory; False if ``stop`` came first.
 
-    ``stands_by`` is called once if another gpud has to end first. ``wait_seconds`` None waits for
-    it without limit.
+    ``stands_by`` is called once if another gpud has to end first, as soon as this one is ``warm``:
+    could start contexts at once. ``wait_seconds`` None waits for the other one without limit.
 
     Raises:
         JournalError: it did not end in time.
@@ -35,10 +36,10 @@ async def take_over(
     """
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    waits = False
+    said = False
     while not journal.try_lock(state_dir):
-        if not waits:
-            waits = True
+        if not said and warm():
+            said = True
             logger.info("gpud_stands_by state_dir=%s", state_dir)
             stands_by()
         if wait_seconds is not None and loop.time() - begin >= wait_seconds:

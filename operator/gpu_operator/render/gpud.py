@@ -85,7 +85,7 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         "startupProbe": {
             "exec": {"command": ["test", "-s", _READY]},
             "periodSeconds": 1,
-            "failureThreshold": 120,
+            "failureThreshold": 300,
         },
         "securityContext": {
             **LOCKED_DOWN,

@@ -51,7 +51,7 @@ def test_a_predecessor_is_waited_for_and_that_is_said_once(
             standby.say_ready(ready)
 
         waiting = asyncio.create_task(
-            standby.take_over(tmp_path, wait_seconds, asyncio.Event(), stands_by)
+            standby.take_over(tmp_path, wait_seconds, asyncio.Event(), lambda: True, stands_by)
         )
         for _ in range(3):
             await asyncio.sleep(standby.LOCK_PAUSE_SECONDS)
@@ -64,15 +64,40 @@ def test_a_predecessor_is_waited_for_and_that_is_said_once(
 
 
 def test_a_gpud_that_need_not_wait_is_ready_only_when_it_serves(tmp_path: Path) -> None:
-    def never() -> None:
+    def never() -> bool:
         raise AssertionError
 
-    assert asyncio.run(standby.take_over(tmp_path, None, asyncio.Event(), never))
+    assert asyncio.run(standby.take_over(tmp_path, None, asyncio.Event(), never, never))
+
+
+def test_a_gpud_that_cannot_start_contexts_yet_does_not_say_that_it_stands_by(
+    tmp_path: Path,
+) -> None:
+    """Its predecessor would be ended too early."""
+
+    async def scenario() -> None:
+        held, said, warm = hold(tmp_path), list[bool](), [False]
+        waiting = asyncio.create_task(
+            standby.take_over(
+                tmp_path, None, asyncio.Event(), lambda: warm[0], lambda: said.append(warm[0])
+            )
+        )
+        for _ in range(3):
+            await asyncio.sleep(standby.LOCK_PAUSE_SECONDS)
+        assert said == []
+        warm[0] = True
+        for _ in range(3):
+            await asyncio.sleep(standby.LOCK_PAUSE_SECONDS)
+        assert said == [True]
+        os.close(held)
+        assert await waiting
+
+    asyncio.run(scenario())
 
 
 def test_a_predecessor_that_does_not_end_in_time_is_named(tmp_path: Path) -> None:
     held = hold(tmp_path)
-    waiting = standby.take_over(tmp_path, 0.1, asyncio.Event(), lambda: None)
+    waiting = standby.take_over(tmp_path, 0.1, asyncio.Event(), lambda: True, lambda: None)
     with pytest.raises(JournalError, match=f"another gpud holds {tmp_path / journal.LOCK_NAME}"):
         asyncio.run(waiting)
     os.close(held)
@@ -81,7 +106,9 @@ def test_a_predecessor_that_does_not_end_in_time_is_named(tmp_path: Path) -> Non
 def test_a_gpud_that_stands_by_can_be_ended(tmp_path: Path) -> None:
     async def scenario() -> None:
         held, stop = hold(tmp_path), asyncio.Event()
-        waiting = asyncio.create_task(standby.take_over(tmp_path, None, stop, lambda: None))
+        waiting = asyncio.create_task(
+            standby.take_over(tmp_path, None, stop, lambda: True, lambda: None)
+        )
         await asyncio.sleep(0)
         stop.set()
         assert not await waiting
