@@ -75,7 +75,9 @@ def pods_around(
     pods = until(ended, ENDED_S)
     failed = [pod for pod in pods if pod["status"]["phase"] != "Succeeded"]
     for pod in failed[:3]:  # pytest shows it
-        print(json.dumps(pod["status"]), cluster.logs(pod["metadata"]["name"]))
+        print(pod["metadata"]["name"], json.dumps(pod["status"]))
+        if pod["status"].get("containerStatuses"):  # it was admitted
+            print(cluster.logs(pod["metadata"]["name"]))
     cluster.delete("pods", "-l", "moment")
     return Counter(pod["status"]["phase"] for pod in pods)
 
@@ -98,6 +100,7 @@ def test_programs_of_a_running_pod_start_throughout(
     running = sample_pod("running", node=node)
     running["spec"]["containers"][0]["command"] = ["sh", "-c", STARTS]
     namespace.apply(running)
+    namespace.wait_pod("running", "Running")
     until(lambda: "ok" in namespace.logs("running"), 60)
 
     def starts() -> int:
