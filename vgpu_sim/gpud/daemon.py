@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from mig.geometry import ComputePlace
@@ -225,13 +224,10 @@ class Daemon:
             if self._holders.known(uuid) and not self._holders.lists(uuid, context.owner):
                 self._contexts.fence(context, "the pod no longer holds this slice")
 
-    def _slice_dir(self, uuid: InstanceUuid) -> Path:
-        return self._options.slices_dir / uuid
-
     async def _serve(self, instance: MigInstance) -> None:
         server = SliceServer(
             instance.uuid,
-            self._slice_dir(instance.uuid),
+            self._options.slices_dir / instance.uuid,
             self._inventory.instance,
             self._describe,
             self._admission,
