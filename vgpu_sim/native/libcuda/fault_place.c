@@ -6,6 +6,7 @@
 #include "memory.h"
 #include "module.h"
 #include "slab.h"
+#include "try_lock.h"
 
 enum { NULL_PAGE_BYTES = 1 << 16 };
 static const uint64_t FAR_BYTES = UINT64_C(1) << 40;
@@ -88,8 +89,8 @@ void tsr_fault_place(struct tsr_context *context, uint64_t address, char *text, 
     return;
   }
   /* A fault is found by threads that may hold them. */
-  if (pthread_mutex_trylock(&tsr_module_lock) != 0) return;
-  if (pthread_mutex_trylock(&tsr_memory_lock) == 0) {
+  if (!tsr_try_lock(&tsr_module_lock)) return;
+  if (tsr_try_lock(&tsr_memory_lock)) {
     struct nearest found = {.address = address};
     uint64_t begin, bytes;
     for (uint32_t kind = 0; kind < 2; kind++)

@@ -7,6 +7,7 @@
 #include "environment.h"
 #include "log.h"
 #include "module.h"
+#include "try_lock.h"
 #include "wait.h"
 
 enum { MOST_STREAMS = 8 }; /* that wait for each other in a row */
@@ -45,7 +46,7 @@ static void tell(struct tsr_context *context, const tessera_launch_body *launch,
   const uint32_t *grid = launch->grid, *block = launch->block;
   char name[200] = "";
   /* The thread may hold it; then the name is not worth waiting for. */
-  if (pthread_mutex_trylock(&tsr_module_lock) == 0) {
+  if (tsr_try_lock(&tsr_module_lock)) {
     for (const struct tsr_module *module = context->modules; module; module = module->next)
       for (uint32_t i = 0; module->functions && i < module->table.header->function_count; i++)
         if (module->functions[i]->record.kernel == launch->kernel)
