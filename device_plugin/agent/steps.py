@@ -14,7 +14,7 @@ class Steps:
     """What to do about one GPU.
 
     ``withdraw`` are slices that are not desired any more, of which ``listed`` are still on the
-    kubelet's list; they are destroyed (``destroy``) when they have left it and nobody holds them.
+    kubelet's list; they are destroyed (``destroy``) when they have left it and have no holder.
     ``create`` has only instances whose place is
     free. ``claimed`` are slices of ResourceClaims where desired ones should be: they stay until
     their claims are released. ``problem`` says why the desired state cannot be reached, if so.

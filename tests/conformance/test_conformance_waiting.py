@@ -77,7 +77,7 @@ _ONE_BY_ONE = {
 @pytest.mark.parametrize("before", _ONE_BY_ONE)
 @pytest.mark.parametrize(("block", "until"), [(64, 64), (40, 40), (5, 5), (64, 40)])
 def test_lanes_that_have_just_met_know_of_all(before: str, block: int, until: int) -> None:
-    """Behind a barrier of the whole warp nobody is elsewhere, whatever was before."""
+    """Behind a barrier of the whole warp every lane is there, whatever was before."""
     module, shape = waiting_kernels.met(_ONE_BY_ONE[before], until), (block, 1, 1)
     chosen = [None, jit.Plan(1, 1)]
     found = compare(module, [words(1), words(2 * block)], (2, 1, 1), shape, chosen)

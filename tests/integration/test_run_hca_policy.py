@@ -184,7 +184,7 @@ def test_who_is_wholly_denied_cannot_connect(tmp_path):
 def test_a_connection_that_did_not_come_by_a_service_does_not_use_its_rule(
     tmp_path, client, server, status, memory
 ):
-    """Two programs that use librdmacm and libibverbs alone; nobody has a privilege."""
+    """Two programs that use librdmacm and libibverbs alone, without privileges."""
     manifest = tmp_path / "by-service.yaml"
     manifest.write_text(BY_SERVICE)
     program = str(compile_with_librdmacm(tmp_path, "rdmacm_service"))

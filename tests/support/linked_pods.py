@@ -79,7 +79,7 @@ with socket.create_connection((sys.argv[1], 4794), timeout=60) as client:
 
 
 def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234) -> bytes:
-    """Return a packet from the base transport header on; nobody here checks the rest."""
+    """Return a packet from the base transport header on; the tests do not check the rest."""
     return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
 
 

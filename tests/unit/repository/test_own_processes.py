@@ -27,7 +27,7 @@ def _names_interpreter(tree: ast.AST) -> bool:
 
 
 def test_one_module_knows_how_a_module_is_started() -> None:
-    """Whoever writes ``sys.executable, "-m"`` anew forgets ``-P`` sooner or later."""
+    """No module but the helper may contain ``sys.executable, "-m"``: it would lack ``-P``."""
     found = [
         str(path.relative_to(ROOT))
         for path in _modules()

@@ -93,11 +93,11 @@ ROWS: Final = (
     OpSpec(
         Op.ACTIVEMASK,
         "say which lanes are here",
-        "d = the lanes that execute the word together, a bit each. Code that the JIT made for"
-        " single lanes, because they may wait for each other at different places, waits there for"
-        " all that have not ended if all come there on one way, and if nobody waits before it but"
-        " where all of a warp do, or if they have just met at a barrier of the whole warp;"
-        " elsewhere nobody waits, and such a lane knows of none but itself.",
+        "d = the lanes that execute the instruction together, a bit each. Where the JIT compiles"
+        " lane by lane, because lanes may wait for each other at different places, the instruction"
+        " first waits for all lanes that have not ended if all of them reach it by one path and"
+        " no lane waits before it except where all lanes of the warp do, or if it directly"
+        " follows a barrier of the whole warp. Otherwise such a lane sees itself alone.",
         "activemask",
         dsts=(Role.COUNT,),
         effects=_COLLECTIVE,

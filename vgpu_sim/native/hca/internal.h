@@ -270,7 +270,7 @@ void hca_serve(struct hca *hca, uint64_t now_ns);
 bool hca_has_doorbells(const struct hca_function *function);
 void hca_collect(struct hca *hca, struct hca_function *function);
 
-/* queue.c: whose turn it is in a function. */
+/* queue.c: the order in which a function's queue pairs are served. */
 /* The engine may sleep; it looks at its queues again. */
 void hca_ring(struct hca *hca);
 void hca_enqueue(struct hca *hca, struct hca_qp *qp);

@@ -325,7 +325,7 @@ static inline void wire_pace_spend(struct hca *hca, struct hca_qp *qp) {
   if (wire_is_paced(hca, qp->wired)) wire_pace_charge(hca, qp);
 }
 
-/* Whether the function whose turn it is may send more; a turn always sends something. */
+/* Whether the function being served may send more; a turn always sends something. */
 static inline bool wire_has_credit(const struct hca *hca) {
   return !hca->charged || hca->charged->credit > 0;
 }

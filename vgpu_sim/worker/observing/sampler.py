@@ -30,7 +30,7 @@ _MOST_CELLS: Final = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a module's variables are, and what a launch is told of its surroundings.
+    """Addresses of a module's variables, and a launch's special registers.
 
     ``extents`` are (begin, end) of the memory that is there: no launch touches more bytes of it.
     """
