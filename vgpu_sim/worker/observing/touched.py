@@ -50,16 +50,18 @@ class Footprints:
         }
         moved = {word: self._moved(word, some, grid) for word, some in keys.items()}
         runs = [one for one in moved.values() if one is not None]
-        total = 0.0
+        total, joined = 0.0, [np.empty(0, np.int64)] * 2
         if runs:
             joined = [np.concatenate(one) for one in zip(*runs, strict=True)]
             weights = {word: len(keys[word]) for word, one in moved.items() if one is not None}
             grown = sum(growths[word] * weight for word, weight in weights.items())
-            total += _union(*joined) * grown / sum(weights.values())
+            total += _union(joined[0], joined[1]) * grown / sum(weights.values())
         left = {word: keys[word] for word, one in moved.items() if one is None}
         for words, some in _buffers(left):
             slots, sectors = slots_and_places(some)
-            total += self._shared(slots, sectors, grid) * max(growths[word] for word in words)
+            fresh = 1.0 - (_inside(sectors, joined[0], joined[1]) if runs else 0.0)
+            growth = max(growths[word] for word in words)
+            total += self._shared(slots, sectors, grid) * growth * fresh
         everything = np.concatenate([slots_and_places(some)[1] for some in keys.values()])
         return min(total, self._most(everything))
 
@@ -226,6 +228,14 @@ def _joined(begins: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
 def _union(begins: Numbers, ends: Numbers) -> float:
     begins, ends = _joined(begins, ends)
     return float((-(-ends // SECTOR) - begins // SECTOR).sum()) * SECTOR
+
+
+def _inside(sectors: Numbers, begins: Numbers, ends: Numbers) -> float:
+    """Return the share of sectors that lie in runs."""
+    begins, ends = _joined(begins, ends)
+    which = np.searchsorted(begins, sectors * SECTOR, side="right") - 1
+    inside = (which >= 0) & (sectors * SECTOR < ends[np.maximum(which, 0)])
+    return float(np.count_nonzero(inside)) / max(1, len(sectors))
 
 
 def _buffers(by_word: Mapping[int, Numbers]) -> list[tuple[list[int], Numbers]]:
