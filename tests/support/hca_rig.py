@@ -159,8 +159,8 @@ class Qp:
                 setattr(wanted, name, value)
         return self.client.objects.modify_qp(hca.HcaQpModify(self.number, mask, wanted))
 
-    def connect(self, peer: "Qp", **other: int) -> None:
-        """Go to RTS towards a queue pair; ``other`` replaces attributes."""
+    def connect(self, peer: "Qp", *, last: VerbsState = VerbsState.RTS, **other: int) -> None:
+        """Go to RTS, or to ``last``, towards a queue pair; ``other`` replaces attributes."""
         values: dict[str, object] = {
             "access": QP_ACCESS,
             "port": 1,
@@ -179,7 +179,7 @@ class Qp:
             "max_dest_rd_atomic": 1,
             **other,
         }
-        for state, mask in enumerate(MASKS[self.kind], 1):
+        for state, mask in enumerate(MASKS[self.kind][:last], 1):
             self.modify(mask, **{**values, "state": state})
 
     def listen(self, qkey: int = 0x1234, pkey_index: int = 0) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import hca_rig
 import pytest
@@ -19,7 +20,7 @@ from wire_watcher import CNP, ECT_0, MARKED, Watcher
 from rdma.objects import PodFacts
 from rdma.verbs import ALL
 from vgpu_sim.hal.hca_engine import HcaPolicyChange, HcaQosClass
-from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsStatus as Status
+from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties
 
@@ -206,6 +207,24 @@ def test_who_answers_a_read_sends_by_its_own_class(engines):
         assert until(lambda: flow.gather() == times, 60)
         assert time.monotonic() - began >= (times - 2) * MESSAGE / rate
         assert bytes(flow.here.view) == bytes(flow.there.view)
+
+
+def test_a_queue_pair_that_only_answers_sends_by_its_rate_too(engines):
+    """In RTR it has no turns of its own but those that it waits for."""
+    rate, times = 4_000_000, 8
+    with ExitStack() as stack:
+        a, b = End(engines[0]), End(engines[1], bytes_per_second=rate)
+        for end in (a, b):
+            stack.callback(end.close)
+        here, there = a.region(MESSAGE), b.region(MESSAGE)
+        values: dict[str, Any] = {**RELIABLE, "timeout": 20, "sgid_index": 1}
+        values |= {"dgid": wire_rig.gid_of(a.ip), "dest_qpn": a.qp.number}
+        b.qp.connect(b.qp, last=VerbsState.RTR, **values)
+        a.connect(b.ip, b.qp.number, timeout=20)
+        flow = Flow(a.qp, a.send_cq, here, there, b.qp)
+        flow.post(times, Op.RDMA_READ)
+        assert until(lambda: flow.gather() == times, 60)
+        assert a.counts.timeouts == 0, "nothing was asked for again"
 
 
 def test_a_port_has_a_rate_without_classes(engines):

@@ -185,6 +185,8 @@ bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
   const uint32_t state = qp->attributes.state;
   if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
     more |= wire_request(hca, qp);
+  else
+    hca_wait_end(hca, qp); /* in RTR it waits for its rate alone, which is asked for again below */
   /* Who has failed meanwhile has only to flush. */
   if (qp->attributes.state > TESSERA_VERBS_STATE_SQD) return true;
   return wire_pace_end(hca, qp, more);
