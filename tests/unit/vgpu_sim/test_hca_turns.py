@@ -15,7 +15,7 @@ from hca_load import PASS, TURN, Attacker, Load, mutated, suffered
 from hca_rig import BASE, Client, Pair, Srq, until
 
 from rdma.verbs import ALL
-from vgpu_sim.hal import hca_objects
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus
 from vgpu_sim.hcad.numbers import Numbers
@@ -219,6 +219,49 @@ def test_all_bits_are_seen_though_a_turn_takes_some(engine):
     assert counts.steps == 1000
     assert counts.most_turn <= TURN
     assert counts.turns >= 1000 * 256 // TURN
+    client.objects.close()
+
+
+def test_a_program_does_not_wait_for_all_bits_of_another_of_its_function(engine):
+    """So it would wait for ever if the other went on setting them."""
+    numbers = Numbers()
+    busy = Client(engine, numbers, 20)
+    cq = busy.cq(4096)
+    pairs = [busy.qp(cq, cq, depth=1) for _ in range(1000)]
+    for qp in pairs:
+        qp.connect(qp)
+    _has_nothing_to_do(engine, busy)  # walks begin with this program from now on
+    quiet = Client(engine, numbers, 20)
+    own = quiet.cq()
+    alone = quiet.qp(own, own)
+    alone.connect(alone)
+    _has_nothing_to_do(engine, quiet)
+    engine.hold()
+    for qp in (*pairs, alone):
+        qp.send(Op.RDMA_WRITE)
+    engine.release()
+    times = [cq.poll().timestamp for _ in pairs]
+    assert own.poll().timestamp < times[len(times) // 2]
+    for client in (busy, quiet):
+        client.objects.close()
+
+
+def test_queue_pairs_do_not_wait_for_all_bits_of_shared_receive_queues(engine):
+    client = Client(engine, Numbers(), 20)
+    cq, other = client.cq(), client.cq()
+    shared = [Srq(client) for _ in range(hca.HCA_MAX_SRQS)]
+    waiting, alone = client.qp(cq, cq, srq=shared[0].handle), client.qp(other, other)
+    waiting.connect(waiting, min_rnr_timer=0, rnr_retry=7)
+    alone.connect(alone)
+    waiting.send(Op.SEND)
+    _has_nothing_to_do(engine, client)
+    engine.hold()
+    shared[0].receive()
+    for srq in shared:
+        srq.ring()
+    alone.send(Op.RDMA_WRITE)
+    engine.release()
+    assert other.poll().timestamp < cq.poll().timestamp
     client.objects.close()
 
 

@@ -65,27 +65,30 @@ static struct hca_client *after(const struct hca_function *function,
   return client->next_of_function ? client->next_of_function : function->clients;
 }
 
+/* Where a walk goes on behind a client; NULL: not in this turn. A client whose part was cut short is the
+ * first of the next turn, unless it was of this one: so none that asks for more than a turn has keeps
+ * another waiting. */
+static struct hca_client *next_client(const struct hca_function *function,
+                                      struct hca_client **place, const struct hca_client *first,
+                                      struct hca_client *client, bool whole) {
+  *place = !whole && client != first ? client : after(function, client);
+  return whole && *place != first ? *place : NULL;
+}
+
 void hca_collect(struct hca *hca, struct hca_function *function) {
   struct hca_client *first = function->collecting ? function->collecting : function->clients;
-  struct hca_client *client = first;
   const int64_t least = function->credit - HCA_WALK_COST;
-  while (client) {
-    /* Shared queues first, and at most half: a client that sets bits of one kind keeps the other
-     * waiting for no more than a turn. */
-    function->collecting = client;
-    if (!collect_shared(hca, client, least + HCA_WALK_COST / 2) ||
-        !collect_queue_pairs(hca, client, least))
-      break;
-    client = function->collecting = after(function, client);
-    if (client == first) break;
+  for (struct hca_client *client = first; client;) {
+    /* Shared queues first, and at most half, so that a client that sets bits of one kind does not keep
+     * the other waiting. */
+    const bool shared = collect_shared(hca, client, least + HCA_WALK_COST / 2);
+    const bool pairs = collect_queue_pairs(hca, client, least);
+    client = next_client(function, &function->collecting, first, client, shared && pairs);
   }
   first = function->rearming ? function->rearming : function->clients;
-  client = first;
   const int64_t least_rearmed = function->credit - HCA_WALK_COST;
-  while (client) {
-    function->rearming = client;
-    if (!hca_rearm(client, least_rearmed)) break;
-    client = function->rearming = after(function, client);
-    if (client == first) break;
+  for (struct hca_client *client = first; client;) {
+    const bool whole = hca_rearm(client, least_rearmed);
+    client = next_client(function, &function->rearming, first, client, whole);
   }
 }

@@ -95,6 +95,7 @@ struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t h
   if (cq->next) cq->next->previous = cq;
   client->cqs = cq;
   client->cq_count++;
+  if (client->rearm_left) client->rearm_left++; /* a walk that has begun comes to all others, too */
   hca_leave(hca);
   return cq;
 }
