@@ -323,3 +323,25 @@ def test_nobody_waits_for_a_class_whose_own_ceiling_holds_its_answers(engines):
         free.post(times)
         assert until(lambda: free.gather() == times, 60)
         assert time.monotonic() - began < times * MESSAGE / rate / 2, "as slow as the other"
+
+
+def work_of_a_packet(engines, classes: tuple[int, int]) -> float:
+    """Return the work for a packet while two functions send, each by a class."""
+    times, engine = 40, engines[0]
+    with ExitStack() as stack:
+        ports = [Port(engines, stack) for _ in classes]
+        engine.set_qos_classes([HcaQosClass(weight=1), HcaQosClass(weight=16)])
+        flows = [port.flow(one) for port, one in zip(ports, classes, strict=True) for _ in range(6)]
+        engine.hold()
+        for flow in flows:
+            flow.post(times)
+        engine.restart_work()
+        engine.release()
+        assert until(lambda: all(flow.gather() == times for flow in flows), 60)
+        cost = sum(engine.work_of(port.a.client.gid).cost for port in ports)
+        return cost / sum(port.a.counts.sent for port in ports)
+
+
+def test_a_function_whose_class_is_ahead_lets_others_have_their_turns(engines):
+    """It has nothing to do until they have sent, and does not spend its turns on finding that."""
+    assert work_of_a_packet(engines, (1, 2)) < 1.2 * work_of_a_packet(engines, (1, 1))

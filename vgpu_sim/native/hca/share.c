@@ -59,11 +59,19 @@ static bool take_turn(struct hca *hca, struct hca_function *function, uint64_t n
   bool ended = true;
   hca->charged = function;
   if (!function->begun) begin(hca, function, now_ns);
+  const struct hca_qp *idle = NULL; /* since its turn no queue pair has done anything */
   while (function->credit > 0) {
     struct hca_qp *qp = hca_dequeue(function);
     if (!qp) break;
     hca_charge(hca, HCA_TURN_COST);
+    const int64_t credit = function->credit;
     if (hca_turn(hca, qp)) hca_enqueue(hca, qp);
+    const bool idles = qp->queued && function->credit == credit;
+    if (idles && qp == idle) { /* all wait for their turn in a QoS class: others are to go first */
+      function->credit = 0;
+      break;
+    }
+    if (!idles || !idle) idle = idles ? qp : NULL;
     ended = !is_wanted(hca);
     if (!ended) break;
   }
