@@ -179,6 +179,30 @@ def test_every_requester_of_a_shared_receive_queue_goes_on(engine):
     _count_steps(engine, 400, 0, 400, 402, 402)
 
 
+def test_one_shared_receive_queue_does_not_wait_for_all_requesters_of_another(engine):
+    client = Client(engine, Numbers(), 20)
+    cq, other = client.cq(4096), client.cq()
+    long, short = Srq(client, 512), Srq(client)
+    pairs = [client.qp(cq, cq, srq=long.handle) for _ in range(400)]
+    pairs.append(client.qp(other, other, srq=short.handle))
+    for qp in pairs:
+        qp.connect(qp, min_rnr_timer=0, rnr_retry=7)
+    started = time.monotonic()
+    for qp in pairs:
+        qp.send(Op.SEND, flags=0)
+    _has_nothing_to_do(engine, client)
+    engine.hold()
+    for _ in range(400):
+        long.receive()
+    short.receive()
+    engine.release()
+    times = [cq.poll().timestamp for _ in range(400)]
+    mine = other.poll().timestamp
+    if time.monotonic() - started < 0.5:  # later all look again by themselves
+        assert mine < times[len(times) * 3 // 4]
+    client.objects.close()
+
+
 def test_a_requester_forgets_a_shared_receive_queue_that_goes(engine):
     client = Client(engine, Numbers(), 20)
     cq = client.cq(4096)

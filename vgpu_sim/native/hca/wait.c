@@ -108,17 +108,19 @@ bool hca_leave_srq(struct hca_srq *srq) {
   return srq->first_waiter == NULL;
 }
 
-void hca_srq_posted(struct hca_srq *srq) {
-  struct hca_function *function = srq->client->function;
-  /* An empty queue has nothing for any of them. */
-  if (__atomic_load_n(&srq->page->head, __ATOMIC_ACQUIRE) == srq->tail) return;
-  srq->wake_left = srq->waiters;
-  if (srq->posted || srq->wake_left == 0) return;
+static void list_posted(struct hca_function *function, struct hca_srq *srq) {
   srq->posted = true;
   srq->next_posted = NULL;
   srq->previous_posted = function->last_posted;
   *(srq->previous_posted ? &srq->previous_posted->next_posted : &function->first_posted) = srq;
   function->last_posted = srq;
+}
+
+void hca_srq_posted(struct hca_srq *srq) {
+  /* An empty queue has nothing for any of them. */
+  if (__atomic_load_n(&srq->page->head, __ATOMIC_ACQUIRE) == srq->tail) return;
+  srq->wake_left = srq->waiters;
+  if (!srq->posted && srq->wake_left) list_posted(srq->client->function, srq);
 }
 
 void hca_srq_forget(struct hca_srq *srq) {
@@ -168,7 +170,8 @@ void hca_wake(struct hca *hca, struct hca_function *function, uint64_t now_ns) {
       function->counts.steps++;
       visit(hca, qp);
     }
-    if (srq->wake_left == 0) hca_srq_forget(srq);
+    hca_srq_forget(srq);
+    if (srq->wake_left) list_posted(function, srq); /* one that is filled on and on is not the only */
   }
   least = function->credit - HCA_WALK_COST;
   while (looks_again(hca, function) && function->credit > least) {
