@@ -31,7 +31,6 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Started:
 
     monkeypatch.setattr(entry, "_serve", serve)
     monkeypatch.setattr(entry.processes, "adopt_orphans", lambda: None)
-    monkeypatch.setattr(entry.journal, "lock", lambda *_: None)  # held by the process: once
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(5))
     monkeypatch.chdir(tmp_path)
     Path("token").write_text(TOKEN.hex())

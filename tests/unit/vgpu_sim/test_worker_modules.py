@@ -185,7 +185,7 @@ def test_the_table_describes_functions(shared: Client) -> None:
     assert (vecadd.parameter_first, vecadd.parameter_count, vecadd.parameter_bytes) == (0, 4, 28)
     assert module.parameters == [(0, 8), (8, 8), (16, 8), (24, 4)]
     assert (empty.parameter_count, empty.parameter_bytes) == (0, 0)
-    assert (vecadd.max_threads, empty.max_threads) == (256, 1024)
+    assert (vecadd.max_threads, empty.max_threads) == (256, 64)
     assert tuple(empty.required_block) == (64, 1, 1)
     assert (vecadd.ptx_version, vecadd.binary_version) == (70, 90)
     assert vecadd.registers > 0

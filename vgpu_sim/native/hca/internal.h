@@ -259,7 +259,6 @@ struct hca_function *hca_function_of(struct hca *hca, const uint8_t *gid);
 bool hca_function_grow(struct hca_function *function);
 
 /* share.c: functions take turns by deficit round robin. */
-void hca_make_ready(struct hca *hca, struct hca_function *function);
 /* Makes functions ready that have something to do; returns whether any is. `*wake_ns`: when the next
  * one has, or UINT64_MAX. */
 bool hca_find_ready(struct hca *hca, uint64_t now_ns, uint64_t *wake_ns);
@@ -273,15 +272,19 @@ void hca_collect(struct hca *hca, struct hca_function *function);
 /* queue.c: the order in which a function's queue pairs are served. */
 /* The engine may sleep; it looks at its queues again. */
 void hca_ring(struct hca *hca);
+/* Lists a function among those that take turns. */
+void hca_make_ready(struct hca *hca, struct hca_function *function);
 void hca_enqueue(struct hca *hca, struct hca_qp *qp);
 struct hca_qp *hca_dequeue(struct hca_function *function);
-void hca_forget(struct hca *hca, struct hca_qp *qp);
+void hca_unqueue(struct hca_qp *qp);
 
 /* wait.c: what queue pairs wait for. */
 void hca_wait_until(struct hca *hca, struct hca_qp *qp, enum hca_wait why, uint64_t wake_ns);
 /* The same for a receive request of a shared queue. */
 void hca_wait_for_srq(struct hca *hca, struct hca_qp *qp, struct hca_srq *srq, uint64_t wake_ns);
 void hca_wait_end(struct hca *hca, struct hca_qp *qp);
+/* Ends a queue pair's wait and takes it out of its function's queue. */
+void hca_forget(struct hca *hca, struct hca_qp *qp);
 /* Takes requesters out of a shared receive queue's list; false: there are more. */
 bool hca_leave_srq(struct hca_srq *srq);
 /* Has a function's turns queue the requesters that wait for a shared receive queue. */

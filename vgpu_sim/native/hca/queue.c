@@ -1,4 +1,4 @@
-/* Which queue pair of a function has its turn next, and what ends the engine's sleep. */
+/* The lists of functions and of their queue pairs that have work, and what ends the engine's sleep. */
 #define _GNU_SOURCE
 #include <unistd.h>
 
@@ -7,6 +7,18 @@
 void hca_ring(struct hca *hca) {
   const uint64_t one = 1;
   if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake */
+}
+
+void hca_make_ready(struct hca *hca, struct hca_function *function) {
+  if (function->ready) return;
+  function->ready = true;
+  function->ready_since = hca->work;
+  function->next_ready = NULL;
+  if (hca->last_ready)
+    hca->last_ready->next_ready = function;
+  else
+    hca->first_ready = function;
+  hca->last_ready = function;
 }
 
 void hca_enqueue(struct hca *hca, struct hca_qp *qp) {
@@ -34,7 +46,6 @@ struct hca_qp *hca_dequeue(struct hca_function *function) {
   return qp;
 }
 
-void hca_forget(struct hca *hca, struct hca_qp *qp) {
-  hca_wait_end(hca, qp);
+void hca_unqueue(struct hca_qp *qp) {
   if (qp->queued) unqueue(qp->client->function, qp);
 }

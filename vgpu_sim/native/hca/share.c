@@ -3,18 +3,6 @@
  * inside. What goes beyond a quantum is a debt that is paid before the next turn. */
 #include "internal.h"
 
-void hca_make_ready(struct hca *hca, struct hca_function *function) {
-  if (function->ready) return;
-  function->ready = true;
-  function->ready_since = hca->work;
-  function->next_ready = NULL;
-  if (hca->last_ready)
-    hca->last_ready->next_ready = function;
-  else
-    hca->first_ready = function;
-  hca->last_ready = function;
-}
-
 static void finish_round(struct hca_function *function) {
   atomic_fetch_add_explicit(&function->rounds, 1, memory_order_relaxed);
 }

@@ -88,6 +88,11 @@ void hca_wait_end(struct hca *hca, struct hca_qp *qp) {
   leave_waiters(qp);
 }
 
+void hca_forget(struct hca *hca, struct hca_qp *qp) {
+  hca_wait_end(hca, qp);
+  hca_unqueue(qp);
+}
+
 void hca_wait_until(struct hca *hca, struct hca_qp *qp, enum hca_wait why, uint64_t wake_ns) {
   hca_wait_end(hca, qp);
   qp->waiting = why;

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "hang.h"
 
 #include <stdio.h>
