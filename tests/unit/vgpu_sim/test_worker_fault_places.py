@@ -109,6 +109,19 @@ AGAIN:
     setp.lt.u32 %p1, %r5, 100;
     @%p1 bra AGAIN;
 """
+FROM_THE_TOP = """
+    mul.wide.u32 %rd1, %r5, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r4;
+    add.u32 %r5, %r5, 8;
+    bra TOP;
+"""
+TRAPPED = """
+    setp.eq.u32 %p1, %r3, 0;
+    @!%p1 bra ON;
+    trap;
+ON:
+"""
 LOADED = """
     mul.wide.u32 %rd1, %r3, 4;
     add.u64 %rd2, %rd0, %rd1;
@@ -135,7 +148,10 @@ DATA = (ctypes.c_uint32 * 64)(*range(64))
 
 def find(body: str, at: int | None, n: int = 64, block: int = 0, kind=FaultKind.ADDRESS, p=None):
     """Look for the thread that touches byte ``at`` of what begins at the data."""
-    module = compile_ptx(KERNEL.replace("BODY", body), capability=(8, 0))
+    text = KERNEL.replace("BODY", body)
+    if body == FROM_THE_TOP:  # a jump to the first word, and nothing behind it
+        text = text.replace("    ld.param.u64", "TOP:\n    ld.param.u64").replace("    ret;", "")
+    module = compile_ptx(text, capability=(8, 0))
     function = module.function("k")
     begin = ctypes.addressof(DATA)
     words = [
@@ -167,6 +183,15 @@ def test_no_thread_is_named_that_does_not_get_there() -> None:
     assert find(GUARDED, 4 * 100, n=100, block=1) is None  # others fault, but elsewhere
     assert find(GUARDED, 4 * 70, n=64, block=1) is None  # none passes the comparison
     assert find(GUARDED, 4 * 70, n=64, block=0) is None  # none faults
+
+
+def test_a_jump_to_the_first_word_is_followed() -> None:
+    assert find(FROM_THE_TOP, 4 * 64) == ((0, 0, 0), 256)
+
+
+def test_a_thread_that_traps_elsewhere_is_not_followed_further() -> None:
+    assert find(TRAPPED + GUARDED, 4 * 70, n=100, block=1) == ((6, 0, 0), 280)
+    assert find(TRAPPED + GUARDED, 4 * 64, n=100, block=1) is None  # thread 0 has ended
 
 
 def test_an_address_that_the_machine_lost_is_found_again() -> None:

@@ -148,13 +148,14 @@ class _Search:
                 raise _Unknown
             instruction = self._code[word]
             allowed = _passes(instruction.guard, predicates)
-            if instruction.op is Op.BRA or instruction.op is Op.RET:
+            effects = EFFECTS[instruction.op]
+            if effects.leaves and word not in self._words:
                 if allowed is None:
                     raise _Unknown
-                if allowed and instruction.op is Op.RET:
-                    return None
-                assert instruction.op is Op.RET or instruction.target is not None
-                word = instruction.target if allowed and instruction.target else word + 1
+                if allowed and effects.ends:
+                    return None  # also at a trap that the fault is not about
+                target = instruction.target if allowed else None
+                word = word + 1 if target is None else target
                 continue
             values = [
                 self._value(source, bits, registers, predicates)
