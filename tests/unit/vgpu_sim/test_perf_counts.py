@@ -13,7 +13,7 @@ from vgpu_sim.exec import interp
 from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.ports import Launch
 from vgpu_sim.isa import container
-from vgpu_sim.perf.kernels import chip_of
+from vgpu_sim.perf.kernels import chip_of, scoreboard
 from vgpu_sim.worker.observing.costs import Cost, Costs
 from vgpu_sim.worker.observing.counting import counted
 
@@ -301,3 +301,25 @@ def test_a_launch_beside_another_of_its_kernel_is_a_bound() -> None:
         counts = device.costs.end(begun).counts
         assert counts is not None
         assert bool(counts.bound) != alone
+
+
+@pytest.mark.parametrize("name", ["k", "__tessera_counts"])
+def test_a_kernel_may_have_the_name_of_the_counters(name: str) -> None:
+    text = (_HEAD + _LOOP.format("%r9") + _TAIL).replace(".entry k(", f".entry {name}(")
+    module = compiler.compile_ptx(text, capability=(8, 0))
+    found, plans = counted(module)
+    assert container.decode(container.encode(found)).functions == found.functions
+    assert (found is module) == (not plans) == (name != "k")
+
+
+def test_counters_cost_no_more_than_a_look_at_each_instruction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part = "setp.eq.u32 %p1, %r9, {0};\n@%p1 bra E{0};\n" + 20 * "add.u32 %r8, %r8, %r0;\n"
+    body = "".join((part + "E{0}:\n").format(number) for number in range(1, 41))
+    module = compiler.compile_ptx(_HEAD + body + _TAIL, capability=(8, 0))
+    row, looks = scoreboard._row, []
+    monkeypatch.setattr(scoreboard, "_row", lambda one: looks.append(one) or row(one))
+    _, plans = counted(module)
+    assert plans["k"].counters == 40
+    assert len(looks) <= len(module.function("k").code)

@@ -20,7 +20,6 @@ from vgpu_sim.isa import (
     Space,
     Symbol,
 )
-from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.pipes import Pipe, work_of
 
@@ -83,7 +82,8 @@ class Scoreboard:
     """One warp's. The attributes are those of ``Counts`` that are a warp's."""
 
     def __init__(self, code: Sequence[Instruction]) -> None:
-        self._rows = tuple(_row(instruction) for instruction in code)
+        self._code = code
+        self._rows: dict[int, _Row] = {}  # of the words that it comes to: there may be many warps
         self._fixed: dict[int, float] = {}  # when results are there
         self._short: dict[int, float] = {}  # when they were asked for
         self._long: dict[int, float] = {}
@@ -111,7 +111,9 @@ class Scoreboard:
 
     def step(self, word: int) -> None:
         """Take note that the warp has executed a word."""
-        row = self._rows[word]
+        row = self._rows.get(word)
+        if row is None:
+            row = self._rows[word] = _row(self._code[word])
         if self._long:
             self._wait_long(row.reads)
         if self._short:
@@ -165,13 +167,15 @@ def alone(instruction: Instruction) -> tuple[float, ...]:
     )
 
 
-def passes(code: Sequence[Instruction], words: Sequence[int]) -> tuple[float, float]:
+def passes(
+    code: Sequence[Instruction], words: Sequence[int], kept: Sequence[float]
+) -> tuple[float, float]:
     """Return (cycles, issues) of one more pass of a warp over ``words``: what it takes at least.
 
-    Loads come from the first level, and what the pass before has left to do counts.
+    ``kept`` is ``unrolling.kept`` of the whole code. Loads come from the first level, and what the
+    pass before has left to do counts.
     """
     board = Scoreboard(code)
-    kept = unrolling.kept(code)
     before = (0.0, 0.0)
     after = before
     for _ in range(2):

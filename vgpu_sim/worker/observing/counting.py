@@ -30,6 +30,7 @@ from vgpu_sim.isa import (
 )
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.verify import check_function
+from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import passes
 
 SLOTS: Final = 2048  # sums of blocks' work: blocks whose indices differ by a multiple share one
@@ -70,6 +71,7 @@ def counted(module: Module) -> tuple[Module, Mapping[str, Plan]]:
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []
     names = {variable.name for variable in module.variables}
+    taken = names.union(one.name for one in (*module.functions, *module.refused))
     for function in module.functions:
         plan = _plan(function)
         if plan is not None and plan.counters:
@@ -85,7 +87,7 @@ def counted(module: Module) -> tuple[Module, Mapping[str, Plan]]:
         if plan is not None:
             plans[function.name] = plan
         functions.append(function)
-    if offset == begin or _NAME in names:
+    if offset == begin or _NAME in taken:
         return module, {name: plan for name, plan in plans.items() if not plan.counters}
     variable = Variable(_NAME, Space.GLOBAL, _BYTES, offset - begin, begin)
     return replace(
@@ -112,7 +114,8 @@ def _plan(function: Function) -> Plan | None:
     words: list[list[int]] = [[] for _ in range(counters + 1)]
     for block in sorted(of_block):
         words[of_block[block]] += graph.blocks[block].words  # ONCE is the last
-    weights = [passes(function.code, some) for some in words]
+    kept = unrolling.kept(function.code)
+    weights = [passes(function.code, some, kept) for some in words]
     return Plan(
         tuple(of_block.get(block, ONCE) for block in graph.block_of_word),
         counters,
