@@ -1,6 +1,7 @@
 """Counts of launches against the whole grid in the interpreter, and times against bounds."""
 
 import struct
+import tracemalloc
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,7 @@ from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.ports import Launch
 from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import chip_of, scoreboard
+from vgpu_sim.worker.observing import costs
 from vgpu_sim.worker.observing.costs import Cost, Costs
 from vgpu_sim.worker.observing.counting import counted
 
@@ -323,3 +325,32 @@ def test_counters_cost_no_more_than_a_look_at_each_instruction(
     _, plans = counted(module)
     assert plans["k"].counters == 40
     assert len(looks) <= len(module.function("k").code)
+
+
+@pytest.mark.parametrize("body", [_LOOP.format("4"), 400 * "add.u32 %r8, %r8, %r0;\n"])
+def test_samples_weigh_what_they_take(body: str) -> None:
+    device, launches = Device(body), 40
+    device.launch(1, 1, 0)
+    weight = device.costs._weight
+    tracemalloc.start()
+    for number in range(1, launches):
+        device.launch(1, 1, number)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(device.costs._samples) == launches
+    assert taken < 32 * (device.costs._weight - weight)
+
+
+def test_what_is_known_of_launches_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(costs, "_MOST_WEIGHT", 1 << 14)
+    monkeypatch.setattr(costs, "_MOST_VARIANTS", 4)
+    device = Device(_LOOP.format("%r9"))
+    for number in range(60):
+        assert device.launch(1, 1, number).counts is not None
+    (known,) = device.costs._known.values()
+    assert len(known.keys) == costs._MANY
+    assert len(device.costs._samples) < 16
+    for blocks in range(2, 12):
+        assert device.launch(blocks, 1, 5).counts is not None
+    assert len(device.costs._known) == 4
+    assert device.costs._weight == sum(one.watch.weight for one in device.costs._samples.values())

@@ -1,14 +1,17 @@
 """The modelled clock of a context: copies to other GPUs take the way that the topology gives."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal import abi, address_map
-from vgpu_sim.hal.modelled import ModelledSummary
+from vgpu_sim.hal.modelled import MOST_ROWS, ModelledSummary
 from vgpu_sim.perf.kernels import chip_of
 from vgpu_sim.perf.kernels.copies import Way, copy_us
+from vgpu_sim.worker.observing import observer
+from vgpu_sim.worker.observing.costs import Begun, Cost
 from vgpu_sim.worker.observing.observer import Observer
 from vgpu_sim.worker.observing.rehearsal import peers
 
@@ -81,3 +84,22 @@ def test_a_client_that_tells_of_a_gpu_that_is_not_there_gets_the_data_sheets_lin
         copy_us(chip_of(BOARD), Way.P2P, SIZE), abs=2.5
     )
     assert not clock.failures
+
+
+def test_kinds_of_launches_are_bounded_and_all_are_counted() -> None:
+    clock, launches = Clock("dgx-h100"), 3 * observer._MOST_KINDS
+    times = iter(range(launches))
+    clock.observer._costs = SimpleNamespace(
+        begin=lambda handle, launch, alone: Begun(None, launch, alone=alone),
+        end=lambda begun: Cost(float(next(times)), 1.0, None, ""),
+    )
+    slot = abi.Slot(opcode=abi.Opcode.LAUNCH)
+    for slot.value in range(1, launches + 1):
+        clock.observer.observe(0, slot, 0)
+        clock.observer.observe(0, slot, 0, ended=True)
+    assert not clock.failures
+    assert len(clock.observer._rows) <= observer._MOST_KINDS
+    told = list(clock.observer.report())
+    listed = [one["launches"] for one in told if "launches" in one]
+    assert [one["us"] for one in listed] == [launches - 1.0 - place for place in range(MOST_ROWS)]
+    assert told[-1]["summary"]["left_out"] == launches - MOST_ROWS

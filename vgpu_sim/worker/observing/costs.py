@@ -1,5 +1,6 @@
 """What launches would take: sampled before they run, scaled by their counters afterwards."""
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from vgpu_sim.worker.observing.watch import MOST_WORDS, PROBE_WORDS
 
 _MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
 _MOST_COSTS: Final = 256
+_MOST_VARIANTS: Final = 256
 _MANY: Final = 16  # sets of arguments of a kernel and shape that are sampled whole, each
 _BYTES: Final = 8
 Extents = Sequence[tuple[int, int]]
@@ -77,7 +79,7 @@ class _Variant:
 
 @dataclass(slots=True)
 class _Known:
-    """Samples of a kernel and shape, by arguments."""
+    """Samples of a kernel and shape, by arguments. ``keys`` are the first ones, up to ``_MANY``."""
 
     keys: set[bytes] = field(default_factory=set)
     by_signature: dict[bytes, bytes] = field(default_factory=dict)
@@ -130,7 +132,8 @@ class Costs:
         module = self._module(kernel)
         function = module.module.function(kernel.name)
         text = arguments.text_of(function, launch.parameters, self._place_of)
-        key = arguments.key_of(launch.parameters, self._place_of)
+        exact = arguments.key_of(launch.parameters, self._place_of)
+        key = hashlib.blake2b(exact, digest_size=16).digest()  # there are kilobytes of parameters
         begun = Begun(kernel, launch, text, key, alone=alone)
         try:
             begun = replace(begun, sample=self._sample(kernel, launch, key))
@@ -184,6 +187,8 @@ class Costs:
             kernel.name, kernel.container, launch.grid, launch.block, launch.shared_bytes
         )
         known = self._known.setdefault(variant, _Known())
+        if len(self._known) > _MOST_VARIANTS:
+            del self._known[next(iter(self._known))]
         if kernel.dependence is None:
             function = self._module(kernel).module.function(kernel.name)
             kernel.dependence = dependence_of(function)
@@ -212,15 +217,19 @@ class Costs:
 
     def _keep(self, variant: _Variant, key: bytes, found: Sample) -> Sample:
         known = self._known[variant]
-        known.keys.add(key)
+        if len(known.keys) < _MANY:
+            known.keys.add(key)
         if found.watch.signature:
             known.by_signature[found.watch.signature] = key
         old = self._samples.pop((variant, key), None)
         self._weight += found.watch.weight - (old.watch.weight if old is not None else 0)
         self._samples[variant, key] = found
         while self._weight > _MOST_WEIGHT and len(self._samples) > 1:
-            _, gone = self._samples.popitem(last=False)
+            (of, old_key), gone = self._samples.popitem(last=False)
             self._weight -= gone.watch.weight
+            others = self._known.get(of)
+            if others is not None and others.by_signature.get(gone.watch.signature) == old_key:
+                del others.by_signature[gone.watch.signature]
         return found
 
     def _later(

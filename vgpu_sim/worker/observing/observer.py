@@ -29,6 +29,7 @@ from vgpu_sim.worker.observing.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.observing.counting import counted
 
 _PATIENCE: Final = 5.0  # seconds for which a launch waits for another of its kernel
+_MOST_KINDS: Final = 8 * MOST_ROWS  # of launches, of which a report lists the longest ones
 _PAGE_BITS: Final = 12
 _WAYS: Final = {
     abi.Direction.HOST_TO_DEVICE: Way.H2D,
@@ -82,6 +83,7 @@ class Observer:
         self._extents = extents
         self._running: dict[int, _Running] = {}  # by stream
         self._rows: dict[_Key, _Row] = {}
+        self._forgotten = 0  # launches of kinds that took little
         self._order: list[tuple[_Row, float]] = []
         self._copies: dict[Way, list[float]] = defaultdict(lambda: [0, 0, 0.0])
 
@@ -205,12 +207,20 @@ class Observer:
         span = self._timeline.launch(stream, slot.value, waits, cost.us, cost.share)
         name = begun.kernel.name if begun.kernel is not None else ""
         key = (name, begun.launch.grid, begun.launch.block, begun.arguments, cost)
+        if key not in self._rows and len(self._rows) >= _MOST_KINDS:
+            self._forget_kinds()
         row = self._rows.setdefault(key, _Row())
         row.launches += 1
         row.us += cost.us
         if len(self._order) < MOST_PARTS * LISTED_IN_PART:
             self._order.append((row, round(span.start, 3)))
         return span.end
+
+    def _forget_kinds(self) -> None:
+        """Forget all kinds of launches but the ones that a report would list now."""
+        longest = sorted(self._rows.items(), key=lambda one: -one[1].us)
+        self._forgotten += sum(row.launches for _, row in longest[MOST_ROWS:])
+        self._rows = dict(longest[:MOST_ROWS])
 
     def _size_of(self, address: int) -> int | None:
         """Return a number for the memory that an address is of: its size, and whether it is the
@@ -247,7 +257,7 @@ class Observer:
                 ModelledCopies(way.value, int(n), int(size), us)
                 for way, (n, size, us) in self._copies.items()
             )
-            launched = sum(row.launches for row in self._rows.values())
+            launched = self._forgotten + sum(row.launches for row in self._rows.values())
             timeline = self._timeline
             yield {
                 "summary": ModelledSummary(

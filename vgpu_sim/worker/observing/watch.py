@@ -23,6 +23,8 @@ from vgpu_sim.worker.observing.accesses import (
 MOST_WORDS: Final = 30_000  # that a sample executes: some seconds
 PROBE_WORDS: Final = 1_500  # after which samples of launches are compared
 _MOST_SECTORS: Final = 1 << 22  # that are kept for reuse and footprints
+_WEIGHT_OF_WORD: Final = 16  # what is counted of an instruction, as sectors that are kept
+_WEIGHT_OF_SAMPLE: Final = 1024
 _SLOT_SHIFT: Final = 43
 _ROWS_BYTES: Final = 16  # that a lane's address of LDMATRIX stands for
 _EDGE: Final = 8
@@ -73,8 +75,8 @@ class Watch:
 
     @property
     def weight(self) -> int:
-        """Sectors that are kept."""
-        return self._kept
+        """Memory of this, in sectors that are kept; what every sample has counts as such."""
+        return self._kept + _WEIGHT_OF_WORD * len(self._code) + _WEIGHT_OF_SAMPLE
 
     def finish(self) -> None:
         """Let go of the blocks; the counts stay."""
