@@ -12,7 +12,8 @@ from typing import Final
 from vgpu_sim.hal.ports import FaultSite
 
 _MOST_CHARACTERS: Final = 400
-_COMMENT: Final = re.compile(r"/\*.*?\*/", re.DOTALL)
+# With what else may hold the beginning of a comment that is none.
+_COMMENT: Final = re.compile(r'/\*.*?\*/|//[^\n]*|"[^"\n]*"', re.DOTALL)
 _FILE: Final = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
 _LOC: Final = re.compile(r"\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})(.*)")
 _INLINED: Final = re.compile(r"inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})")
@@ -24,12 +25,17 @@ def located(site: FaultSite, ptx: str) -> FaultSite:
     if site.ptx_line <= 0 or not ptx:
         return site
     if "/*" in ptx:
-        ptx = _COMMENT.sub(lambda found: "\n" * found[0].count("\n"), ptx)
+        ptx = _COMMENT.sub(_without_text, ptx)
     lines = ptx.split("\n", site.ptx_line)
     if len(lines) < site.ptx_line:
         return site
     text = _printable(" ".join(lines[site.ptx_line - 1][:_MOST_CHARACTERS].split()))
     return replace(site, text=text, source=_source(lines[: site.ptx_line - 1], ptx))
+
+
+def _without_text(found: re.Match[str]) -> str:
+    """Return the newlines of a comment between ``/*`` and ``*/``, and anything else as it is."""
+    return "\n" * found[0].count("\n") if found[0].startswith("/*") else found[0]
 
 
 def _source(above: list[str], ptx: str) -> str:

@@ -60,6 +60,13 @@ def test_a_line_that_is_none_has_no_place(line: int) -> None:
     assert source_places.located(site, TEXT) == site
 
 
+@pytest.mark.parametrize("above", ["// src/*.cu", '.file 2 "src/*.cu"'])
+def test_a_comment_does_not_begin_in_another_or_in_a_string(above: str) -> None:
+    text = f'.file 1 "a.cu"\n{above}\n.loc 1 5 1\nmov.u32 %r1, 1; /* one */\n'
+    found = source_places.located(FaultSite("f", 4, "what"), text)
+    assert (found.source, found.text) == ("a.cu:5:1", "mov.u32 %r1, 1;")
+
+
 def test_what_a_client_reads_is_bounded_and_printable() -> None:
     name = "\x1b[31m" + "é" * 1000
     text = f'.file 1 "{name}"\n.loc 1 5 1\n' + "mov.u32 \x07 %r1, 1; " * 100
