@@ -3,6 +3,7 @@
 import struct
 import tracemalloc
 from dataclasses import dataclass, field
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -15,9 +16,10 @@ from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.ports import Launch
 from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import chip_of, scoreboard
-from vgpu_sim.worker.observing import costs
+from vgpu_sim.worker.observing import costs, scaling
 from vgpu_sim.worker.observing.costs import Cost, Costs
-from vgpu_sim.worker.observing.counting import counted
+from vgpu_sim.worker.observing.counting import SLOTS, counted
+from vgpu_sim.worker.observing.scaling import Tally
 
 H100 = chip_of("h100-80gb")
 BASE = 0x2000_0000_0000
@@ -305,6 +307,14 @@ def test_a_launch_beside_another_of_its_kernel_is_a_bound() -> None:
         assert bool(counts.bound) != alone
 
 
+def test_few_blocks_of_a_large_grid_are_looked_at_again() -> None:
+    shape = Mock(block_count=1 << 31)
+    tally = Tally((1,), 1, np.zeros(SLOTS, dtype=np.uint64))
+    with patch.object(scaling, "_scales", return_value=Mock(unseen=True)):
+        found = scaling.later_blocks(Mock(launch=shape), (Mock(), tally))
+    assert 16 <= len(set(found)) == len(found) <= 256
+
+
 @pytest.mark.parametrize("name", ["k", "__tessera_counts"])
 def test_a_kernel_may_have_the_name_of_the_counters(name: str) -> None:
     text = (_HEAD + _LOOP.format("%r9") + _TAIL).replace(".entry k(", f".entry {name}(")
@@ -354,3 +364,17 @@ def test_what_is_known_of_launches_is_bounded(monkeypatch: pytest.MonkeyPatch) -
         assert device.launch(blocks, 1, 5).counts is not None
     assert len(device.costs._known) == 4
     assert device.costs._weight == sum(one.watch.weight for one in device.costs._samples.values())
+
+
+@pytest.mark.parametrize("value", [1 << 55, 1 << 56, (1 << 64) - 1])
+def test_counters_that_a_kernel_wrote_itself_do_not_overflow_the_clock(value: int) -> None:
+    device = Device(_LOOP.format("%r9"))
+    parameters = struct.pack("<QQI", device.source, device.source + 4 * device.words, 5)
+    begun = device.costs.begin(1, Launch("k", (2, 1, 1), (32, 1, 1), parameters, 0), alone=True)
+    plan = counted(device.module)[1]["k"]
+    end = plan.offset + plan.bytes
+    device.memory[plan.offset : end] = value.to_bytes(8, "little") * (plan.bytes // 8)
+    cost = device.costs.end(begun)
+    assert cost.counts is not None
+    assert bool(cost.counts.bound) == (value >= 1 << 56)
+    assert 0 < 1e3 * cost.us < 1 << 63

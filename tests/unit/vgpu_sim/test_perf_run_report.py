@@ -53,6 +53,13 @@ def test_launches_with_other_arguments_have_lines_of_their_own() -> None:
     assert "5.00 to 50.00 us" in line
 
 
+def test_counts_that_no_launch_has_are_no_estimate() -> None:
+    event = launched(1, 1, 5.0)
+    event["launches"]["counts"]["block_threads"] = 0
+    (row,) = told(event).rows
+    assert row.estimate is None
+
+
 def test_json_lists_every_launch() -> None:
     report = told(launched(32, 1, 50.0), launched(1, 2, 5.0), ordered(1, 0, 1))
     document = json.loads(json.dumps(document_of(report)))

@@ -51,8 +51,10 @@ def occupancy_of(chip: Chip, threads: int, registers: int, shared: int) -> Occup
     """Return the occupancy of blocks with so many threads and bytes of shared memory.
 
     Raises:
-        BadShape: not one block fits.
+        BadShape: not one block fits, or it has no threads.
     """
+    if threads <= 0:
+        raise BadShape("a block has threads")
     warps = -(-threads // WARP)
     each = -(-max(registers, 1) * WARP // _UNIT) * _UNIT
     quarter = REGISTERS // SCHEDULERS // each

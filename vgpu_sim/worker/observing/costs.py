@@ -25,6 +25,7 @@ _MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
 _MOST_COSTS: Final = 256
 _MOST_VARIANTS: Final = 256
 _MANY: Final = 16  # sets of arguments of a kernel and shape that are sampled whole, each
+_MOST_COUNTED: Final = 1 << 56  # no launch that ends counts so much: the kernel wrote there itself
 _BYTES: Final = 8
 Extents = Sequence[tuple[int, int]]
 
@@ -256,6 +257,8 @@ class Costs:
                 _words(kernel.segment_base + plan.offset, plan.bytes), _BYTES
             )
         except BadAddress:  # unloaded meanwhile
+            return None
+        if words.max() >= _MOST_COUNTED:
             return None
         counters = tuple(int(one) for one in words[: plan.counters])
         if not plan.loops:

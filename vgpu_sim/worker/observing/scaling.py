@@ -21,6 +21,7 @@ from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
 from vgpu_sim.worker.observing.watch import Amounts, Watch, slots_and_places
 
 _LATER_BLOCKS: Final = 4
+_MOST_OF_SUM: Final = 64  # blocks that add to one sum: as many as are sampled together, or more
 _UNSEEN_ACCESS: Final = 30  # instructions that an access of unknown character may weigh
 _NEGLIGIBLE: Final = 0.003  # share of unseen instructions that no result depends on: 32 times that
 _TENSORS: Final = ("fp16", "bf16", "tf32", "int8")
@@ -85,7 +86,7 @@ def later_blocks(sample: Sample, counted: tuple[Plan, Tally] | None) -> list[int
         return []
     heaviest = np.argsort(counted[1].slots)[::-1][:_LATER_BLOCKS].tolist()
     total = sample.launch.block_count
-    return [block for slot in heaviest for block in range(slot, total, SLOTS)]
+    return [block for slot in heaviest for block in range(slot, total, SLOTS)[:_MOST_OF_SUM]]
 
 
 def counts_of(
