@@ -36,7 +36,7 @@ class Rig:
     def reconnect(self) -> socket.socket:
         later = reconnecting.reconnect(self.path)
         assert later is not None
-        return self.open_sockets.enter_context(later)
+        return self.open_sockets.enter_context(later[0])
 
 
 @pytest.fixture
@@ -93,6 +93,33 @@ def test_a_worker_that_is_no_more_is_not_reconnected(rig: Rig) -> None:
     reconnecting.remove_others(rig.run_dir, set())
     assert not rig.path.exists()
     assert reconnecting.reconnect(rig.path) is None
+
+
+def test_a_worker_cannot_send_a_descriptor_as_soon_as_it_has_its_end(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was in the socket before it refused them would be closed on gpud's loop."""
+    sent: list[bool] = []
+
+    def receiver_is_quick(
+        sender: socket.socket, messages: list[bytes], descriptors: list[int]
+    ) -> int:
+        with socket.socket(fileno=os.dup(descriptors[0])) as its, open(os.devnull) as file:
+            try:
+                real(its, [b"x"], [file.fileno()])
+            except PermissionError:
+                sent.append(False)
+            else:
+                sent.append(True)
+        return real(sender, messages, descriptors)
+
+    real = socket.send_fds
+    monkeypatch.setattr(socket, "send_fds", receiver_is_quick)
+    found = reconnecting.reconnect(rig.path)
+    assert found is not None
+    channel, refusing = found
+    channel.close()
+    assert sent == [not refusing]
 
 
 @pytest.mark.parametrize("name", ["", "../gpud.sock", "a" * 15, "A" * 16, "0123456789abcde/"])

@@ -25,7 +25,7 @@ from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.hal.address_map import CHUNK_ALIGN_BYTES
 from vgpu_sim.hal.admin import Counters
-from vgpu_sim.system import foreign, processes, seqpacket
+from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid
 
@@ -260,11 +260,10 @@ class Leftovers:
         return None
 
     def _reconnect(self, context: Context) -> None:
-        channel = reconnecting.reconnect(context.reconnect) if context.reconnect else None
-        if channel is None:
+        connection = reconnecting.reconnect(context.reconnect) if context.reconnect else None
+        if connection is None:
             return
-        refusing = foreign.refuse_descriptors(channel)
-        context.channel = channel
+        context.channel, refusing = connection
         context.sockets = ForeignSockets(f"worker {context.pid}", refusing)
         self._resuming.append(context)
 

@@ -12,7 +12,7 @@ import socket
 from pathlib import Path
 
 from vgpu_sim.hal import spawn
-from vgpu_sim.system import seqpacket
+from vgpu_sim.system import foreign, seqpacket
 
 logger = logging.getLogger("tessera.gpud")
 
@@ -45,9 +45,14 @@ def offer(run_dir: Path, channel: socket.socket) -> Path:
     return path
 
 
-def reconnect(path: Path) -> socket.socket | None:
-    """Return a new channel to the worker that holds this socket; None if there is none any more."""
+def reconnect(path: Path) -> tuple[socket.socket, bool] | None:
+    """Return a new channel to the worker that holds this socket; None if there is none any more.
+
+    With it: whether descriptors are refused (``foreign``). That is settled before the worker has
+    its end, or it could have sent one already, which would be closed on gpud's loop.
+    """
     mine, its = seqpacket.pair()
+    refusing = foreign.refuse_descriptors(mine)
     with its, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)
         try:
@@ -58,7 +63,7 @@ def reconnect(path: Path) -> socket.socket | None:
             mine.close()
             return None
     mine.setblocking(False)
-    return mine
+    return mine, refusing
 
 
 def remove_others(run_dir: Path, kept: set[Path]) -> None:
