@@ -18,7 +18,7 @@ from vgpu_sim.gpud.contexts.worker_channel import (
 )
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.gpud.faults.records import Records
-from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget
 from vgpu_sim.hal import admin
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
@@ -311,6 +311,7 @@ def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents
     assert crowd + xids + figures < administration._MAX_LINE_BYTES
 
 
+LARGE = 1 << 30
 RESUME = {**STATS, "type": "resume", "held_bytes": 0, "allocations": 0, "sandbox": {}}
 
 
@@ -346,7 +347,11 @@ def test_an_adopted_worker_resumes_its_counters_and_its_account():
     ("held", "measured", "budget", "counted"),
     [
         (100, 100, 1000, 100),
-        (0, 100, 1000, 100),  # what the kernel measured is not talked away
+        (0, LARGE, 2 * LARGE, LARGE),  # what the kernel measured is not talked away
+        (LARGE - CONTEXT_SHARED_BYTES - 1, LARGE, 2 * LARGE, LARGE),
+        # but for what a context has beside its memory
+        (LARGE - CONTEXT_SHARED_BYTES, LARGE, 2 * LARGE, LARGE - CONTEXT_SHARED_BYTES),
+        (0, 2 << 20, 1000, 0),
         (900, 100, 1000, 900),
         (1100, 100, 1000, 100),  # nor is more reserved than there is
     ],

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from vgpu_sim.gpud.events import ascii_text, clean_text
-from vgpu_sim.gpud.limits.budget import Account, Budget
+from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Account, Budget
 from vgpu_sim.gpud.telemetry import counting
 from vgpu_sim.hal import abi, modelled, spawn
 from vgpu_sim.hal.admin import Counters
@@ -174,14 +174,17 @@ class WorkerChannel:
     def _resume(self, message: dict[str, Any]) -> tuple[str, dict[str, object]]:
         """Take over the account of a worker that an earlier gpud started.
 
-        What it says it holds beyond what was measured is reserved as any other memory; what it says
-        it does not hold stays counted, because the measure is the kernel's.
+        What it says it holds beyond what was measured is reserved as any other memory. What it says
+        it does not hold stays counted, because the measure is the kernel's, unless it is no more
+        than a context has beside its memory (its rings and its page), which is measured too.
         """
         self._must_resume = False
         self._allocations = min(_MAX_COUNT, _count(message, "allocations"))
         beyond = _count(message, "held_bytes") - self._budget.account_bytes(self._account)
         if beyond > 0:
             self._budget.reserve(self._account, beyond)
+        elif -CONTEXT_SHARED_BYTES <= beyond < 0:
+            self._budget.release(self._account, -beyond)
         self._take_statistics(message)
         return "worker_started", {"sandbox": _sandbox(message.get("sandbox"))}
 
