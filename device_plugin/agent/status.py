@@ -6,7 +6,14 @@ from functools import cache
 
 from device_plugin.agent.steps import Steps
 from device_plugin.agent.unlisting import LONGEST_S
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, in_service
+from device_plugin.inventory.model import (
+    Gpu,
+    HolderPod,
+    Inventory,
+    MigSlice,
+    in_service,
+    is_given,
+)
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import (
@@ -59,7 +66,7 @@ def build(
             compute_start=planner.place_of(s.instance).compute_start,
             state=SliceState.WITHDRAWING if s.uuid in withdrawn else SliceState.ACTIVE,
             resource=resources[s.uuid],
-            admitted=resources[s.uuid] in served,
+            admitted=resources[s.uuid] in served and is_given(gpu, s),
             memory_bytes=s.memory_bytes,
             memory_used_bytes=s.memory_used_bytes,
             multiprocessors=s.multiprocessors,

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from device_plugin.agent.steps import Steps
 from device_plugin.errors import ClusterError
-from device_plugin.inventory.model import Inventory
+from device_plugin.inventory.model import Inventory, is_given
 from device_plugin.inventory.resources import Offered
 from device_plugin.kube.node_status import NodeStatus
 
@@ -157,10 +157,11 @@ class Unlisting:
 def _counted(
     inventory: Inventory, leaving: Collection[str], names: Mapping[str, str], resources: Offered
 ) -> Counter[str]:
-    """Return how many devices of each resource remain on the list."""
+    """Return how many devices of each resource remain for pods: the kubelet counts no sick one."""
     found: Counter[str] = Counter()
-    for one in inventory.unclaimed():
-        if one.uuid in names and one.uuid not in leaving:
-            shared = resources.shared.get(one.uuid)
-            found[names[one.uuid]] += shared.replicas if shared is not None else 1
+    for gpu in inventory.gpus:
+        for one in gpu.unclaimed:
+            if one.uuid in names and one.uuid not in leaving and is_given(gpu, one):
+                shared = resources.shared.get(one.uuid)
+                found[names[one.uuid]] += shared.replicas if shared is not None else 1
     return found

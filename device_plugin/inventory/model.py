@@ -164,6 +164,11 @@ def in_service(health: str) -> bool:
     return health.partition(":")[0] in ("Healthy", "Suspect")
 
 
+def is_given(gpu: Gpu, one: MigSlice) -> bool:
+    """Return whether a slice is given to pods as far as its health and its GPU's go."""
+    return in_service(gpu.health) and in_service(one.health)
+
+
 def out_of_service(inventory: Inventory, why: str) -> Inventory:
     """Return the same on GPUs that are all unhealthy."""
     gpus = tuple(replace(gpu, health=f"Unhealthy: {why}") for gpu in inventory.gpus)

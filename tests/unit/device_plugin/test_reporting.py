@@ -181,6 +181,25 @@ def test_a_slice_that_no_kubelet_follows_is_reported_as_not_admitted_at_once() -
             assert api.status("gpu-1")["slices"][0]["admitted"] is admitted
 
 
+@pytest.mark.parametrize("whole_gpu", [False, True])
+def test_a_sick_slice_is_reported_as_not_admitted(whole_gpu: bool) -> None:
+    """The kubelet gives it to nobody; the operator lowers what the scheduler sees by it at once."""
+    why, there = "Unhealthy: Xid 48", inventory(0)
+    (gpu,) = there.gpus
+    (well,) = gpu.slices
+    sick = dataclasses.replace(gpu, slices=(dataclasses.replace(well, health=why),))
+    if whole_gpu:
+        sick = dataclasses.replace(gpu, health=why)
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube, Clock())
+        for found, admitted in ((gpu, True), (sick, False), (gpu, True)):
+            now = dataclasses.replace(there, gpus=(found,))
+            reporter.report(kube.gpus(), now, {"GPU-1": Steps()}, {}, SERVED, {}, NAMED, {})
+            assert api.status("gpu-1")["slices"][0]["admitted"] is admitted
+
+
 def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)

@@ -1,5 +1,6 @@
 """A slice that has to go leaves the kubelet's list when no pod is bound to it any more."""
 
+import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ class Node:
     reachable: bool = True
     leaving: tuple[MigSlice, ...] = SLICES[:3]
     resources: Offered = NAMED
+    inventory: Inventory = INVENTORY
 
     def __post_init__(self) -> None:
         self.unlisting = Unlisting(self.look, lambda: self.now)
@@ -58,7 +60,7 @@ class Node:
         """Make a pass of the agent; return which slices are listed yet of those that have to go."""
         self.now += after_s
         steps = {"GPU-1": Steps(withdraw=self.leaving)}
-        steps = self.unlisting.advance(steps, INVENTORY, self.resources, {})
+        steps = self.unlisting.advance(steps, self.inventory, self.resources, {})
         return {s.uuid for s in steps["GPU-1"].listed}
 
 
@@ -151,6 +153,26 @@ def test_shares_are_counted_as_often_as_they_are_listed() -> None:
     node.passes(0.1)
     assert node.passes(0.3)  # 6 are more than the five that stay
     node.allocatable = 5
+    assert node.passes(0.1)
+    assert not node.passes(LOW_S)
+
+
+@pytest.mark.parametrize("whole_gpu", [False, True])
+def test_what_is_sick_does_not_stay_for_pods(whole_gpu: bool) -> None:
+    """The kubelet does not count it: with three leaving and it, nothing is to be bound to."""
+    why = "Unhealthy: Xid 48"
+    sick = (*SLICES[:3], dataclasses.replace(SLICES[3], health=why))
+    gpus = (dataclasses.replace(GPU, slices=sick),)
+    if whole_gpu:
+        second = dataclasses.replace(GPU, uuid="GPU-2", health=why, slices=SLICES[3:])
+        gpus = (dataclasses.replace(GPU, slices=SLICES[:3]), second)
+    node = Node(allocatable=1, inventory=dataclasses.replace(INVENTORY, gpus=gpus))
+    node.passes()
+    node.wrote = 1
+    node.passes(0.1)
+    assert node.passes(LOW_S)
+    node.allocatable = 0
+    node.wrote = 2
     assert node.passes(0.1)
     assert not node.passes(LOW_S)
 

@@ -199,7 +199,7 @@ class Slice(StatusModel):
     resource: str = Field(description="Extended resource it is offered as; empty: none.")
     admitted: bool = Field(
         default=True,
-        description="False while kubelet or node agent restart: no pod is admitted with it.",
+        description="False while it is sick, or kubelet or agent restart: no pod is admitted.",
     )
     memory_bytes: int = Field(description="Memory of the slice.")
     memory_used_bytes: int = Field(default=0, description="Allocated by its contexts.")
