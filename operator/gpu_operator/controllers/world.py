@@ -48,7 +48,8 @@ class AgentPod:
     """A pod of one of our DaemonSets: a node agent's, or gpud's.
 
     ``problem`` is empty when all its containers are ready; ``failing`` says that it is not just
-    starting. ``rendered`` is the digest of the DaemonSet that it was made from.
+    starting. ``rendered`` is the digest of the DaemonSet that it was made from. ``has_gpud``: it is
+    a node agent's of an earlier version, in whose pods gpud was.
     """
 
     name: str
@@ -58,6 +59,7 @@ class AgentPod:
     failing: bool = False
     rendered: str = ""
     is_gpud: bool = False
+    has_gpud: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -299,9 +299,10 @@ def _agent(document: Document) -> AgentPod | None:
         return None  # beside the agent: a node may have two for a moment
     problem, failing = _pod_problem(document.get("status") or {})
     rendered = (metadata.get("annotations") or {}).get(RENDERED, "")
-    return AgentPod(
-        metadata["name"], node, pool, problem, failing, rendered, component == gpud.COMPONENT
-    )
+    is_gpud = component == gpud.COMPONENT
+    names = {container.get("name") for container in spec.get("containers") or ()}
+    has_gpud = not is_gpud and gpud.COMPONENT in names
+    return AgentPod(metadata["name"], node, pool, problem, failing, rendered, is_gpud, has_gpud)
 
 
 def _pods(pods: Iterable[AgentPod]) -> Mapping[str, Any]:
@@ -309,9 +310,9 @@ def _pods(pods: Iterable[AgentPod]) -> Mapping[str, Any]:
     agents: dict[str, AgentPod] = {}
     gpuds: dict[str, list[AgentPod]] = {}
     for pod in pods:
-        if pod.is_gpud:
+        if pod.is_gpud or pod.has_gpud:
             gpuds.setdefault(pod.node, []).append(pod)
-        else:
+        if not pod.is_gpud:
             agents[pod.node] = pod
     return {"agents": agents, "gpuds": gpuds}
 

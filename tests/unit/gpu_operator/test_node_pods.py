@@ -86,6 +86,18 @@ def test_an_agent_that_waits_for_gpud_makes_its_node_no_less_ready() -> None:
     assert (ready["type"], ready["status"]) == ("GPUReady", "True")
 
 
+def test_a_gpud_that_cannot_start_makes_no_node_less_ready_where_another_serves() -> None:
+    """Where gpud is in the agent's pod, as earlier versions had it, that one serves."""
+    combined = AgentPod("agent", "n1", "p", rendered="earlier", has_gpud=True)
+    found = seen(ROLLING, [combined, PULLING])
+    assert "tessera-node-p" not in written(found)
+    (of_node,) = (
+        d for d in applied(decide(found).actions, Manager.CONDITIONS) if d["kind"] == "Node"
+    )
+    (ready,) = of_node["status"]["conditions"]
+    assert (ready["type"], ready["status"]) == ("GPUReady", "True")
+
+
 def test_once_their_daemon_set_is_changed_agents_of_before_are_outdated() -> None:
     rolling = decide(seen(THERE, [NEW])).actions
     assert "node agent agent is about to be replaced" in condition(rolling, "Ready")[2]

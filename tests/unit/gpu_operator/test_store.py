@@ -247,6 +247,31 @@ def test_a_node_s_pods_are_told_apart_and_of_gpud_there_may_be_two() -> None:
     assert store.take_changes() == {("Agent", "n")}
 
 
+@pytest.mark.parametrize(
+    ("gpud_is", "told"), [({"ready": True}, None), ({"ready": False}, "container gpud: starting")]
+)
+def test_a_pod_of_agent_and_gpud_serves_until_gpud_s_own_pod_does(
+    gpud_is: dict[str, bool], told: str | None
+) -> None:
+    """As earlier versions had it: while the new image is pulled its node is as ready as before."""
+    combined = agent(phase="Running", containerStatuses=[{"name": "gpud", **gpud_is}])
+    combined["spec"]["containers"] = [{"name": "gpud"}, {"name": "node-agent"}]
+    pulls = [{"name": "gpud", "state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+    alone = agent(phase="Pending", containerStatuses=pulls)
+    labels = alone["metadata"]["labels"] | {"app.kubernetes.io/component": "gpud"}
+    alone["metadata"] = {"name": "b", "uid": "u-b", "labels": labels}
+    alone["spec"]["containers"] = [{"name": "gpud"}]
+    store = Store()
+    store.put("Pod", combined)
+    store.put("Pod", alone)
+    world = store.world()
+    assert world.agents["n"].name == combined["metadata"]["name"]
+    assert [pod.problem or None for pod in world.gpuds["n"]] == [
+        told,
+        "container gpud: ImagePullBackOff",
+    ]
+
+
 def test_pods_that_end_or_are_not_agents_do_not_count() -> None:
     store = Store()
     ending = agent(phase="Running")
