@@ -153,9 +153,17 @@ FROM_FLOAT = """
 DATA = (ctypes.c_uint32 * 64)(*range(64))
 
 
-def find(body: str, at: int | None, n: int = 64, block: int = 0, kind=FaultKind.ADDRESS, p=None):
+def find(
+    body: str,
+    at: int | None,
+    n: int = 64,
+    block: int = 0,
+    kind=FaultKind.ADDRESS,
+    p=None,
+    kernel: str = KERNEL,
+):
     """Look for the thread that touches byte ``at`` of what begins at the data."""
-    text = KERNEL.replace("BODY", body)
+    text = kernel.replace("BODY", body)
     if body == FROM_THE_TOP:  # a jump to the first word, and nothing behind it
         text = text.replace("    ld.param.u64", "TOP:\n    ld.param.u64").replace("    ret;", "")
     module = compile_ptx(text, capability=(8, 0))
@@ -219,6 +227,57 @@ def test_what_is_loaded_counts_and_what_is_not_known_names_nobody() -> None:
 def test_a_misaligned_access_is_found_by_its_alignment() -> None:
     begin = ctypes.addressof(DATA)
     assert find(GUARDED, 2, kind=FaultKind.MISALIGNED, p=begin + 2) == ((0, 0, 0), 2)
+
+
+ROUND = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 p, .param .u32 n)
+{
+    .reg .b64 %rd<6>; .reg .b32 %r<9>;
+AGAIN:
+    ld.param.u64 %rd0, [p];
+    mad.lo.u32 %r5, %r6, 1024, %r3;
+    mov.u32 %r3, %tid.x;
+    mul.wide.u32 %rd1, %r5, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r4;
+    add.u32 %r6, %r6, 1;
+    bra AGAIN;
+}
+"""
+
+
+def test_a_branch_to_the_first_instruction_is_followed() -> None:
+    assert find("", 4 * (1024 + 5), kernel=ROUND) == ((5, 0, 0), 4 * (1024 + 5))
+
+
+def test_a_thread_that_traps_ends_there() -> None:
+    """Behind a trap there need not be an instruction, and there is none that it comes to."""
+    last = KERNEL.replace("OUT:\n    ret;", "    ret;\nOUT:\n    trap;")
+    assert find(GUARDED, 4 * 70, n=60, kernel=last) is None  # four threads trap
+    assert find(GUARDED, 4 * 70, n=100, block=1, kernel=last) == ((6, 0, 0), 280)
+    passed = "mad.lo.u32 %r4, %r3, 4, 0;\n    setp.lt.u32 %p2, %r3, 20;\n    @%p2 trap;" + GUARDED
+    assert find(passed, 4 * 76, n=1000) is None  # of thread 19
+    assert find(passed, 4 * 80, n=1000) == ((20, 0, 0), 320)
+
+
+def test_the_search_is_no_longer_for_threads_that_lead_nowhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of many threads goes some way before it comes to what is not known."""
+    monkeypatch.setattr(jit_threads, "_LONGEST_S", 0.0)
+    begun: list[int] = []
+    run = jit_threads._Search.run
+
+    def counted(search: jit_threads._Search, number: int) -> jit_threads.Found | None:
+        begun.append(number)
+        return run(search, number)
+
+    monkeypatch.setattr(jit_threads._Search, "run", counted)
+    assert find(FROM_SHARED, 4 * 9999) is None
+    assert len(begun) <= 1
 
 
 def test_the_search_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

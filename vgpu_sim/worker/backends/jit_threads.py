@@ -78,12 +78,12 @@ def find(
     first: Found | None = None
     x, y, z = launch.block
     for number in range(x * y * z):
+        if search.late:
+            break
         try:
             found = search.run(number)
         except _Unknown:
             continue
-        if search.late:
-            break
         if found is not None:
             if search.holds(found):
                 return found
