@@ -96,7 +96,12 @@ class Unlisting:
         self._leaving_since = {uuid: since.get(uuid, now) for uuid in uuids}
         self._unlisted_at = {u: at for u, at in self._unlisted_at.items() if u in uuids}
         staying = _counted(inventory, uuids, names, resources)
-        waiting = {s.uuid: names.get(s.uuid, "") for s in withdrawn if s.uuid not in self.unlisted}
+        given = {s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_given(gpu, s)}
+        waiting = {  # the scheduler binds nothing to a sick one, nor does the kubelet write of it
+            s.uuid: names.get(s.uuid, "") if s.uuid in given else ""
+            for s in withdrawn
+            if s.uuid not in self.unlisted
+        }
         lowered = self._lowered({name for name in waiting.values() if name}, staying)
         late = set()
         for uuid, name in waiting.items():

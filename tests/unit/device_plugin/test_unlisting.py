@@ -177,6 +177,15 @@ def test_what_is_sick_does_not_stay_for_pods(whole_gpu: bool) -> None:
     assert not node.passes(LOW_S)
 
 
+def test_what_is_sick_leaves_at_once() -> None:
+    """The kubelet does not count it, so it has nothing to write: 25 s would be waited in vain."""
+    sick = dataclasses.replace(SLICES[0], health="Unhealthy: Xid 48")
+    gpu = dataclasses.replace(GPU, slices=(sick, *SLICES[1:]))
+    inventory = dataclasses.replace(INVENTORY, gpus=(gpu,))
+    node = Node(allocatable=3, leaving=(sick, SLICES[1]), inventory=inventory)
+    assert node.passes() == {"MIG-1"}
+
+
 def test_what_is_about_to_leave_is_given_away_last() -> None:
     uuids = [s.uuid for s in SLICES]
     leaving = frozenset({"MIG-0", "MIG-1"})
