@@ -58,6 +58,6 @@ async def _problem(kube: Kube, wanted: Takeover) -> str:
     done = (lease["metadata"].get("annotations") or {}).get(CONFIGURATION, "")
     if not holder:
         return f"no operator holds lease {wanted.lease}"
-    if done != wanted.configuration:
+    if done != f"{wanted.configuration} {holder}":
         return f"operator {holder} has not reconciled everything by the new configuration"
     return ""

@@ -122,13 +122,18 @@ class Elector:
         renewed = self._document(_now(), spec.get("leaseTransitions") or 0)
         renewed["metadata"] = {**lease["metadata"], "ownerReferences": self._owners}
         notes = lease["metadata"].get("annotations") or {}
-        renewed["metadata"]["annotations"] = {**notes, CONFIGURATION: self._configuration()}
+        renewed["metadata"]["annotations"] = {**notes, CONFIGURATION: self._note()}
         if holder == self._identity:
             renewed["spec"]["acquireTime"] = spec.get("acquireTime") or _now()
         else:
             renewed["spec"]["leaseTransitions"] += 1
         await self._kube.replace(renewed)
         return True
+
+    def _note(self) -> str:
+        """Return the configuration and who says so: an older operator leaves a note in place."""
+        configuration = self._configuration()
+        return f"{configuration} {self._identity}" if configuration else ""
 
     def _expired(self, lease: Document) -> bool:
         record = lease["metadata"]["resourceVersion"]

@@ -121,7 +121,7 @@ def test_the_lease_says_by_which_configuration_its_holder_has_reconciled() -> No
 
     assert noted() == ""
     done[0] = "new"
-    assert noted() == "new"
+    assert noted() == "new a"
     done[0] = ""  # the next holder's, until it has caught up
     assert noted() == ""
 
@@ -129,10 +129,11 @@ def test_the_lease_says_by_which_configuration_its_holder_has_reconciled() -> No
 @pytest.mark.parametrize(
     ("holder", "noted", "status", "says"),
     [
-        ("a", "new", 0, "has reconciled everything"),
-        ("a", "old", 1, "operator a has not reconciled"),
+        ("a", "new a", 0, "has reconciled everything"),
+        ("b", "new a", 1, "operator b has not reconciled"),  # an older one, which leaves the note
+        ("a", "old a", 1, "operator a has not reconciled"),
         ("a", "", 1, "operator a has not reconciled"),
-        ("", "new", 1, "no operator holds lease"),
+        ("", "new a", 1, "no operator holds lease"),
         (None, "", 1, "lease"),
     ],
 )

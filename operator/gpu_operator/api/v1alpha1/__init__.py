@@ -33,7 +33,8 @@ MIG_CONFIG: Final = f"{GROUP}/mig-config"
 # On a GPUPolicy that the chart asks for: the values that it was last asked for.
 CHART_VALUES: Final = f"{GROUP}/chart-values"
 
-# On the operator's Lease: the configuration by which its holder has reconciled everything once.
+# On the operator's Lease: the configuration by which its holder has reconciled everything once, and
+# that holder's name.
 CONFIGURATION: Final = f"{GROUP}/configuration"
 
 # On a GPU, written together with spec.instances.
