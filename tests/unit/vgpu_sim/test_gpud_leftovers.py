@@ -14,13 +14,15 @@ from types import SimpleNamespace
 import a30_slice
 import pytest
 
-from vgpu_sim.gpud.contexts import leftovers
+from vgpu_sim.gpud.contexts import leftovers, reconnecting
+from vgpu_sim.gpud.contexts.launching import MAX_CONTEXTS_PER_SLICE
 from vgpu_sim.gpud.contexts.leftovers import Leftovers, Record
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
 from vgpu_sim.gpud.model import ClaimShare, InstanceUuid, Owner
+from vgpu_sim.hal.admin import Counters
 from vgpu_sim.system import processes
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid
@@ -50,6 +52,31 @@ def context_of(worker: int, client: int, budget: Budget) -> Context:
     owner = Owner(PodUid("pod"), "team")
     account = budget.open(INSTANCE)
     return Context(INSTANCE, owner, Peer(client, 7), account, worker, pidfd, None, sockets)
+
+
+def test_the_list_of_a_full_node_is_read(tmp_path: Path) -> None:
+    """What cannot be read ends every program of the node: 8 GPUs with 7 slices, all full."""
+    slices, most = 8 * 7, MAX_CONTEXTS_PER_SLICE
+    instances = [
+        dataclasses.replace(INSTANCE, uuid=InstanceUuid(f"MIG-{n:036}")) for n in range(slices)
+    ]
+    owner = Owner(PodUid("a" * 36), "n" * 63, f"claim:{'a' * 36}")
+    contexts = [
+        SimpleNamespace(
+            pid=(1 << 22) - 1 - n,
+            client=Peer((1 << 22) - 1, (1 << 32) - 2),
+            instance=instances[n % slices],
+            owner=owner,
+            born=(1 << 40, 1 << 40),
+            reconnect=reconnecting.address(tmp_path, f"{n:016x}"),
+            opened_ns=1 << 62,
+        )
+        for n in range(slices * most)
+    ]
+    counted = Counters(**{one.name: 1 << 62 for one in dataclasses.fields(Counters)})
+    leftovers.save(tmp_path, contexts, {one.uuid: counted for one in instances})  # type: ignore[arg-type]
+    assert len(leftovers.load(tmp_path)) == slices * most
+    assert len(leftovers.load_ended(tmp_path)) == slices
 
 
 def saved(run_dir: Path, worker: int, client: int) -> list[Record]:

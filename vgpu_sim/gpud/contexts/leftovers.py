@@ -37,7 +37,7 @@ RESUME_SECONDS = 1.0  # an adopted worker that has not reported by then is not w
 _GENERATIONS = 2  # below a worker: its compile helper, and that one's children
 _VERSION = 1
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
-_MAX_FILE_BYTES = 1 << 20
+_MAX_FILE_BYTES = 4 << 20  # as many contexts as a node can have, each at its longest
 
 
 @dataclass(frozen=True, slots=True)
