@@ -134,8 +134,13 @@ class Worker:
         """Reconcile policies before all else, as everything else goes by them. Raises KubeError."""
         for key in sorted(routes.all_keys(self._store.world())):
             if key.kind == "GPUPolicy":
-                with suppress(errors.Refused):  # its status says so
-                    await self._reconcile(key)
+                try:
+                    with suppress(errors.Refused):  # its status says so
+                        await self._reconcile(key)
+                except (errors.KubeError, errors.NotLeader):
+                    raise
+                except Exception:  # noqa: BLE001 - it is reconciled again with all the others
+                    _log.exception("%s: will retry", key)
         await self.list_all()
 
     def _tick_off(self, *keys: Key) -> None:
@@ -178,6 +183,7 @@ class Worker:
             raise
         except Exception:  # noqa: BLE001 - what is wrong with one object must not stop the others
             _log.exception("%s: will retry", key)
+            self._tick_off(key)  # nor an upgrade: it fails each time
             return False
         if outcome.again_in_s is not None:
             self._queue.add_after(key, outcome.again_in_s)

@@ -110,6 +110,23 @@ def test_what_could_not_be_written_is_not_caught_up_with() -> None:
     assert not cluster.failures
 
 
+@pytest.mark.parametrize(
+    ("kind", "other"), [("MIGLayout", "GPUPolicy"), ("GPUPolicy", "MIGLayout")]
+)
+def test_an_object_that_cannot_be_reconciled_holds_no_upgrade_up(
+    kind: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, decide = installed(), Worker._decide
+
+    def broken(self: Worker, key: Any, world: Any) -> Any:
+        if key.kind == kind:
+            raise KeyError(key.name)
+        return decide(self, key, world)
+
+    monkeypatch.setattr(Worker, "_decide", broken)
+    assert other in asyncio.run(first_pass(cluster, CONFIG, GPUPolicySpec()))
+
+
 def test_the_lease_says_by_which_configuration_its_holder_has_reconciled() -> None:
     cluster, done = FakeCluster(), [""]
     elector = Elector(cluster, "lease", "ns", "a", configuration=lambda: done[0])
