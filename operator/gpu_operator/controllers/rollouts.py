@@ -32,11 +32,13 @@ def outdated(world: World, document: Mapping[str, Any], node: Node) -> str:
 def late_gpud(world: World, document: Mapping[str, Any], node: Node) -> str:
     """Say why a node has yet to have a gpud of this rendering that serves or stands by.
 
-    Empty when it has one, and for a node that is down: the others do not wait for it.
+    Empty when it has one, and for a node that is down, or has no pod of ours at all (affinity or
+    taints may keep them away): the others do not wait for it.
     """
-    digest = daemonset.rendered(document)
-    new = [pod for pod in world.gpuds.get(node.name, ()) if pod.rendered == digest]
-    if not node.ready or any(not pod.problem for pod in new):
+    digest, there = daemonset.rendered(document), world.gpuds.get(node.name, ())
+    new = [pod for pod in there if pod.rendered == digest]
+    nothing_to_lose = not node.ready or not (there or node.name in world.agents)
+    if nothing_to_lose or any(not pod.problem for pod in new):
         return ""
     failing = next((pod for pod in new if pod.failing), None)
     if failing is None:

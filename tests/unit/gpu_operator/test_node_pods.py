@@ -73,6 +73,11 @@ def test_a_node_that_is_down_holds_no_agent_up() -> None:
     assert "tessera-node-p" in written(seen(ROLLING, [], ready=False))
 
 
+def test_a_node_that_no_pod_of_ours_may_run_on_holds_no_agent_up() -> None:
+    """Affinity or taints keep them away, for good perhaps; and there is none to be ended."""
+    assert "tessera-node-p" in written(dataclasses.replace(seen(ROLLING, []), agents={}))
+
+
 def test_an_agent_that_waits_for_gpud_makes_its_node_no_less_ready() -> None:
     """What keeps the pool from being ready is said of the pool; the node serves as before."""
     waiting = decide(seen(ROLLING, [OLD, PULLING])).actions
