@@ -24,7 +24,9 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.gpud, self.its = map(self.open_sockets.enter_context, seqpacket.pair())
-        self.path = reconnecting.offer(self.run_dir, self.gpud)
+        path = reconnecting.offer(self.run_dir, self.gpud)
+        assert path is not None
+        self.path = path
 
     def worker(self) -> Channel:
         interrupt = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
@@ -81,6 +83,17 @@ def test_its_holder_can_send_to_nobody(rig: Rig, tmp_path: Path) -> None:
     victim.bind(str(tmp_path / "victim"))
     with socket.socket(fileno=descriptor) as held, victim, pytest.raises(BrokenPipeError):
         held.sendto(b"x", str(tmp_path / "victim"))
+
+
+@pytest.mark.parametrize("why", ["path", "directory"])
+def test_a_worker_starts_without_one_where_none_can_be_made(tmp_path: Path, why: str) -> None:
+    run_dir = tmp_path / ("n" * 108) if why == "path" else tmp_path
+    run_dir.mkdir(exist_ok=True)
+    if why == "directory":
+        (run_dir / reconnecting.DIRECTORY_NAME).write_text("")
+    gpud, its = seqpacket.pair()
+    with gpud, its:
+        assert reconnecting.offer(run_dir, gpud) is None
 
 
 def test_only_gpud_s_user_reaches_one(rig: Rig) -> None:

@@ -9,6 +9,7 @@ cannot send on it: it was shut down for writing, which cannot be undone.
 import logging
 import secrets
 import socket
+from contextlib import suppress
 from pathlib import Path
 
 from vgpu_sim.hal import spawn
@@ -27,21 +28,23 @@ def address(run_dir: Path, name: str) -> Path:
     return run_dir / DIRECTORY_NAME / name
 
 
-def offer(run_dir: Path, channel: socket.socket) -> Path:
+def offer(run_dir: Path, channel: socket.socket) -> Path | None:
     """Make a reconnect socket, send it to a new worker over its channel, return its address.
 
-    Raises OSError when it cannot be made; the worker is then one that cannot be reconnected.
+    None when it cannot be made; the worker is then one that cannot be reconnected.
     """
     path = address(run_dir, secrets.token_hex(_NAME_BYTES))
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-        made.bind(str(path))
-        try:
+    try:
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
+            made.bind(str(path))
             made.shutdown(socket.SHUT_WR)
             socket.send_fds(channel, [spawn.encode({"type": "reconnect"})], [made.fileno()])
-        except OSError:
+    except OSError as err:
+        logger.warning("worker_cannot_be_reconnected socket=%s error=%s", path, err)
+        with suppress(OSError):
             path.unlink(missing_ok=True)
-            raise
+        return None
     return path
 
 
