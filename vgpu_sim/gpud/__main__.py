@@ -265,6 +265,12 @@ def main(
             return NoCgroups("standalone run: limits are kept by bookkeeping alone")
         return detect(cpu_count, cgroup_root, cgroup_parent)
 
+    try:
+        for directory in (run_dir, state_dir):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+    except OSError as err:
+        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
+        sys.exit(1)
     wait_s = takeover_wait if ready_file is None else None
     sys.exit(asyncio.run(_serve(options, cgroups, wait_s, ready_file, parent_fd)))
 
@@ -288,8 +294,6 @@ async def _serve(
     zygote = Zygote(_no_worker_yet, options.workers.first_uid)
     zygote.begin()
     try:
-        for directory in (options.run_dir, options.state_dir):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
         standby.not_ready(ready_file)
         stands_by = partial(standby.say_ready, ready_file)
         warm = partial(_is_warm, zygote)

@@ -10,11 +10,12 @@ _Made = TypeVar("_Made")
 
 
 class Computing:
-    """Owned by one event loop, which goes on meanwhile; liveness asks ``stuck_for_s``."""
+    """Used by one event loop at a time, which goes on meanwhile; liveness reads ``stuck_for_s``."""
 
     def __init__(self, name: str) -> None:
         """``name`` is the thread's."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._turn = asyncio.Lock()
         self._began: float | None = None
         self.took_s = 0.0
@@ -31,10 +32,12 @@ class Computing:
         ``prepare`` is called on the event loop when the turn has come, and returns the computation:
         what is known by then is what it starts from.
         """
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # a lock belongs to the loop in which tasks first waited for it
+            self._loop, self._turn = loop, asyncio.Lock()
         async with self._turn:
             self._began = began = time.monotonic()
             try:
-                loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._thread, prepare())
             finally:
                 self._began = None

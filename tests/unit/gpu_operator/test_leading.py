@@ -120,7 +120,8 @@ def test_a_computation_longer_than_the_lease_costs_neither_it_nor_a_probe(
         began = leases.now
         computing.set()
         try:
-            spin_until(lambda: leases.now - began > 2 * TERM_S and probed.is_set())
+            if not computed.is_set():  # a later one need not be long
+                spin_until(lambda: leases.now - began > 2 * TERM_S and probed.is_set())
         except AssertionError as err:
             given_up.append(err)
         computed.set()

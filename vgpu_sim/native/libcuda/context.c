@@ -14,6 +14,7 @@
 #include "config.h"
 #include "device.h"
 #include "environment.h"
+#include "fault_place.h"
 #include "kernel_output.h"
 #include "log.h"
 #include "module.h"
@@ -94,6 +95,7 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
       context->page->version != TESSERA_ABI_VERSION)
     return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
   context->detail = detailed ? &context->page->detail : NULL;
+  context->place_fault = tsr_fault_place;
   tsr_ring_setup(context);
   return CUDA_SUCCESS;
 }

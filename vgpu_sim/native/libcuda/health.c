@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <stdio.h>
 
-#include "fault_place.h"
 #include "kernel_output.h"
 #include "log.h"
 
@@ -33,8 +32,8 @@ static void tell_detail(struct tsr_context *context, const tessera_fault_record 
   if (detail.source[0]) tsr_log("  source %s", detail.source);
   if (detail.text[0]) tsr_log("  PTX line %u: %s", fault->ptx_line, detail.text);
   if (place[0]) tsr_log("  %s", place);
-  if (!detail.is_global) return;
-  tsr_fault_place(context, fault->address, place, sizeof place);
+  if (!detail.is_global || !context->place_fault) return;
+  context->place_fault(context, fault->address, place, sizeof place);
   if (place[0]) tsr_log("  address 0x%llx: %s", (unsigned long long)fault->address, place);
 }
 

@@ -95,6 +95,9 @@ struct tsr_context {
   tessera_client_area *area;
   const tessera_worker_page *page;
   const tessera_fault_detail *detail; /* behind the page; NULL: the worker is older than that */
+  /* Writes where an address is beside the program's allocations (fault_place.c), for health.c, which
+   * stands below memory. */
+  void (*place_fault)(struct tsr_context *context, uint64_t address, char *text, size_t room);
   size_t area_bytes, page_bytes;
   int socket;
   uint32_t index; /* unique among the process's contexts */
