@@ -71,7 +71,8 @@ def counted(module: Module) -> tuple[Module, Mapping[str, Plan]]:
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []
     names = {variable.name for variable in module.variables}
-    taken = names.union(one.name for one in (*module.functions, *module.refused))
+    taken = names.union(one.name for one in module.functions)
+    taken = taken.union(one.name for one in module.refused)
     for function in module.functions:
         plan = _plan(function)
         if plan is not None and plan.counters:
