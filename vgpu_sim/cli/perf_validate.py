@@ -186,18 +186,21 @@ def _validate_served(boards: tuple[str, ...], most: int | None) -> None:
     except PerfError as err:
         refuse(err)
     click.echo(_SERVED)
+    rows = [row for row in rows if not boards or row.group[1] in boards]
     for row in rows:
         model, board, library = row.group
-        if boards and board not in boards:
-            continue
+        inside = "-" if row.inside is None else f"{row.inside:.1f}"
         click.echo(
             f"{f'{model}/{board}/{library} {row.time.upper()}':42}{row.points:6}{row.mape:9.1f}"
-            f"{row.ratio:20.2f}{row.inside_operators:15.1f}{row.inside:19.1f}"
+            f"{row.ratio:20.2f}{row.inside_operators:15.1f}{inside:>19}"
         )
     for time in serving.TIMES:
-        of = [row for row in rows if row.time == time]
-        inside = sum(row.points * row.inside for row in of) / len(points)
-        click.echo(f"{time.upper()}: {inside:.1f} % of {len(points)} inside the interval printed")
+        judged = [(row.points, row.inside) for row in rows if row.time == time]
+        count = sum(number for number, _ in judged)
+        found = [number * share for number, share in judged if share is not None]
+        if found:
+            share = sum(found) / count
+            click.echo(f"{time.upper()}: {share:.1f} % of {count} inside the interval printed")
     reasons = ", ".join(f"{why} {count}" for why, count in excluded.most_common())
     click.echo(f"not compared: {reasons}")
 

@@ -63,6 +63,15 @@ def test_an_interval_goes_from_an_idle_server_to_a_busy_one(measured: float, ins
     assert point(("a", "b", "c"), measured, 4, 6).is_inside("tpot", Band(0.5, 1.5)) is inside
 
 
+def test_points_of_one_board_alone_are_compared_without_a_share_inside() -> None:
+    """No other model or board gives factors to judge them by."""
+    assert {row.inside for row in serving.judge(points(("a", "x", "l"), 1.0))} == {None}
+
+
+def test_an_idle_server_may_be_predicted_slower_than_a_busy_one() -> None:
+    assert Band(0.5, 2).interval(Ends(11, 10)) == (5, 22)
+
+
 def test_bands_survive_their_file() -> None:
     some = Bands(Band(0.5, 2), Band(0.25, 1.5), 7, "here")
     assert Bands.of_json(some.as_json()) == some

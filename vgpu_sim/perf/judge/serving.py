@@ -60,7 +60,8 @@ class Row:
     """How one group's predictions of one time compare; percentages.
 
     ``inside`` is the share within the interval that is printed, with factors fitted to points of
-    other models and boards; ``inside_operators`` within the sum of the operators' intervals.
+    other models and boards, None where there are none; ``inside_operators`` within the sum of the
+    operators' intervals.
     """
 
     group: Key
@@ -69,7 +70,7 @@ class Row:
     mape: float
     ratio: float
     inside_operators: float
-    inside: float
+    inside: float | None
 
 
 def questions() -> tuple[list[tuple[dict[str, str], Serving]], Counter[str]]:
@@ -195,16 +196,14 @@ def judge(some: list[Point]) -> list[Row]:
             measured = np.array([point.measured[time] for point in members])
             predicted = np.array([point.predicted[time] for point in members])
             half = np.array([point.half[time] for point in members])
-            inside = [
-                bands is not None and p.is_inside(time, getattr(bands, time)) for p in members
-            ]
+            inside = [p.is_inside(time, getattr(bands, time)) for p in members if bands]
             rows.append(
                 Row(
                     *(group, time, len(members)),
                     float(100 * np.abs(predicted / measured - 1).mean()),
                     float(np.exp(np.log(measured / predicted).mean())),
                     float(100 * (np.abs(measured - predicted) <= half).mean()),
-                    float(100 * np.mean(inside)),
+                    float(100 * np.mean(inside)) if inside else None,
                 )
             )
     return rows

@@ -38,7 +38,7 @@ class Band:
 
     def interval(self, ends: Ends) -> Interval:
         """Return the 90 % interval in ms."""
-        return self.low * ends.least, self.high * ends.most
+        return self.low * min(ends.least, ends.most), self.high * max(ends.least, ends.most)
 
 
 @dataclass(frozen=True, slots=True)
