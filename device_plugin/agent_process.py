@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Never
 
-from device_plugin.agent import health, libraries
+from device_plugin.agent import departure, health, libraries
 from device_plugin.agent.claims import ClaimOffer, NoClaims, PublishedOffer
 from device_plugin.agent.events import EventFollower
 from device_plugin.agent.functions import FunctionBinder
@@ -102,8 +102,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     beat()
     _start("heart", lambda: _give_signs_of_life(agent.pulse, beat))
     signal.sigwait({signal.SIGTERM})
-    agent.leave(_LEAVING_S)
-    time.sleep(settings.leave_s)  # pods that are on their way are still admitted
+    agent.leave(_LEAVING_S)  # pods that are on their way are still admitted
+    departure.wait_until_lowered(agent.served, kube.node_status, settings.leave_s)
     os._exit(0)  # threads hold nothing that needs more than this
 
 

@@ -40,7 +40,7 @@ class Settings:
     hcas: Hcas = Hcas()
     nvidia_smi: bool = False
     """Whether containers get the command nvidia-smi with their slice."""
-    leave_s: float = 3.0
+    leave_s: float = 25.0
     """From saying that no pod is admitted here until that is so: pods under way still are."""
     metrics: bool = False
     """Whether ``/metrics`` is answered beside the probes."""

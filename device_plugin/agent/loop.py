@@ -104,16 +104,15 @@ class Agent:
         self._cdi = CdiFiles(settings, libraries_dir)
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
-        self._healths = Healths(notices)
-        self._clocks = Clocks(notices)
+        self._healths, self._clocks = Healths(notices), Clocks(notices)
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
         self._strategy = Strategy.MIXED  # no pod comes before the API server has told otherwise
         self._sharing: Mapping[str, Sequence[Shared]] = {}
         self._inventory: Inventory | None = None
         self._gpud_seen_at = time.monotonic()
-        self._leaving = threading.Event()
-        self._left = threading.Event()
+        self._leaving, self._left = threading.Event(), threading.Event()
+        self.served = frozenset[str]()  # resources that the kubelet lists; replaced by each pass
         self.pulse = Pulse()
 
     def leave(self, within_s: float) -> None:
@@ -218,7 +217,8 @@ class Agent:
         self._healths.tell(self._objects or (), inventory.gpus, believed.holders)
         self._clocks.tell(self._objects or (), inventory, believed.holders)
         if not any(isinstance(failure, ClusterError) for failure in failures):
-            served = frozenset[str]() if self._leaving.is_set() else self._kubelet_side.connected()
+            self.served = self._kubelet_side.connected()
+            served = frozenset[str]() if self._leaving.is_set() else self.served
             rivals = self._look_for_rivals(inventory, steps)
             self._reporter.report(
                 self._objects or (),

@@ -102,7 +102,7 @@ class Unlisting:
             for s in withdrawn
             if s.uuid not in self.unlisted
         }
-        lowered = self._lowered({name for name in waiting.values() if name}, staying)
+        lowered = self.lowered({name for name in waiting.values() if name}, staying)
         late = set()
         for uuid, name in waiting.items():
             if self.look is None or not name or name in lowered:
@@ -123,7 +123,7 @@ class Unlisting:
         listed = tuple(s for s in steps.withdraw if s.uuid not in self._unlisted_at)
         return replace(steps, listed=listed)
 
-    def _lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
+    def lowered(self, resources: Iterable[str], staying: Mapping[str, int]) -> set[str]:
         """Return the resources of which the scheduler has known for long enough how few remain."""
         wanted = set(resources)
         self._resources = {name: one for name, one in self._resources.items() if name in wanted}

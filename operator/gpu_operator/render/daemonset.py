@@ -22,6 +22,7 @@ HCA_DIR = f"{RUN_DIR}/hca"
 EXPORTER_USER = 64010  # as the chart's exporter runs
 HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
+_AGENT_ENDS_S = 40  # it waits until allocatable is lowered: device_plugin.app
 LOCKED_DOWN: dict[str, Any] = {
     "runAsUser": 0,
     "runAsGroup": 0,
@@ -52,6 +53,7 @@ def daemon_set(
         pool_name,
         labels,
         node,
+        terminationGracePeriodSeconds=_AGENT_ENDS_S,
         initContainers=[_node_budget(pool, node)],
         containers=[_agent(pool, policy, node)],
         volumes=_volumes(node),

@@ -1,0 +1,68 @@
+"""An agent ends when no pod can be bound to its slices any more, or when its time is over."""
+
+import pytest
+
+from device_plugin.agent.departure import wait_until_lowered
+from device_plugin.errors import ClusterError
+from device_plugin.kube.node_status import NodeStatus
+
+SLICES, WHOLE, HCA = "gpu.tessera.dev/mig-1g.10gb", "gpu.tessera.dev/gpu", "rdma.tessera.dev/hca"
+
+
+class Node:
+    """A kubelet that raises what it lists every ``period`` seconds, and an operator that lowers it.
+
+    ``lowers_after`` None: no operator is there.
+    """
+
+    def __init__(self, period: float = 2.0, lowers_after: float | None = 0.4) -> None:
+        self.now, self.period, self.lowers_after = 100.7, period, lowers_after
+
+    def status(self) -> NodeStatus:
+        written = int(self.now / self.period)
+        since = self.now - written * self.period
+        is_low = self.lowers_after is not None and since >= self.lowers_after
+        count = 0 if is_low else 4
+        return NodeStatus({SLICES: count, WHOLE: count, HCA: 2}, f"kubelet {written}")
+
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
+    def wait(self, *resources: str, longest_s: float = 25.0) -> bool:
+        return wait_until_lowered(resources, self.status, longest_s, lambda: self.now, self.pause)
+
+
+@pytest.mark.parametrize("period", [2.0, 10.0])
+def test_an_agent_ends_while_the_kubelet_s_next_write_is_far_away(period: float) -> None:
+    node = Node(period)
+    assert node.wait(SLICES, WHOLE)
+    assert node.status().allocatable[SLICES] == 0
+    since = node.now % node.period
+    assert 0.8 < since < 2.0
+    assert node.now - 100.7 < 2 * period + 1
+
+
+def test_only_what_the_operator_lowers_is_waited_for() -> None:
+    node = Node()
+    assert node.wait(HCA)
+    assert node.now == 100.7
+
+
+@pytest.mark.parametrize("longest", [0.2, 25.0])
+def test_without_an_operator_the_wait_ends(longest: float) -> None:
+    node = Node(lowers_after=None)
+    assert not node.wait(SLICES, longest_s=longest)
+    assert node.now == pytest.approx(100.7 + longest)
+
+
+def test_an_api_server_that_is_away_is_read_again() -> None:
+    node = Node()
+    answers = iter([ClusterError("away")] * 3)
+
+    def look() -> NodeStatus:
+        for err in answers:
+            raise err
+        return node.status()
+
+    assert wait_until_lowered([SLICES], look, 25.0, lambda: node.now, node.pause)
+    assert node.now > 101.2
