@@ -11,6 +11,7 @@ from vgpu_sim.hal import spawn
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 _MAX_MESSAGE_BYTES: Final = 65536
+_SUCCESSOR_S: Final = 10.0  # a request that gpud's end cut off waits so long for the next gpud
 
 
 class GpudGoneError(Exception):
@@ -41,6 +42,8 @@ class Channel:
         self._on_fence = on_fence
         self._on_export = on_export
         self._reconnect: socket.socket | None = None
+        self.on_reconnected: Callable[[], None] = lambda: None
+        """Called when a later gpud was found while a request waited; it must ``resume``."""
         self._sandbox: dict[str, bool] = {}
         self._requests = 0
         self._held_bytes = 0
@@ -160,6 +163,29 @@ class Channel:
                 return
 
     def _ask(self, message: dict[str, Any], answer_type: str) -> dict[str, Any]:
+        deadline = time.monotonic() + _SUCCESSOR_S
+        while True:
+            try:
+                return self._ask_once(message, answer_type)
+            except GpudGoneError:
+                if not self._wait_for_successor(deadline):
+                    raise
+
+    def _wait_for_successor(self, deadline: float) -> bool:
+        """Wait for the connection that a later gpud sends; False when it does not come in time."""
+        if self.alive or self._reconnect is None:
+            return False
+        poller = select.poll()
+        poller.register(self._reconnect, select.POLLIN)
+        poller.register(self._interrupt, select.POLLIN)
+        left = max(0.0, deadline - time.monotonic())
+        ready = [descriptor for descriptor, _ in poller.poll(left * 1000)]
+        if not ready or self._interrupt in ready or not self.reconnected():
+            return False
+        self.on_reconnected()
+        return True
+
+    def _ask_once(self, message: dict[str, Any], answer_type: str) -> dict[str, Any]:
         self._requests += 1
         self._send({**message, "request": self._requests})
         deadline = time.monotonic() + _ANSWER_TIMEOUT_S

@@ -50,6 +50,7 @@ class Control:
         self._fault_event = fault_event
         self._runtime = runtime
         self.channel = Channel(gpud, fault_event, self._fence, self._export)
+        self.channel.on_reconnected = self._resume
         self._reported, self._reported_at = Stats(), time.monotonic()
 
     def serve(self, backend: Backend, programs: Programs, chunks: Chunks) -> NoReturn:
@@ -80,7 +81,7 @@ class Control:
             if self.channel.alive and self.channel.fileno() in ready:
                 self.channel.read()
             if polled & set(ready) and self.channel.reconnected():
-                self.channel.resume(**self._counters(self._runtime.stats()))
+                self._resume()
             if self._client.fileno() in ready:
                 self._guard(lambda: self._serve_request(handlers))
             if self._compilations.fileno() in ready:
@@ -89,6 +90,9 @@ class Control:
             self._watch_kernel()
             if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
                 self._send_stats()
+
+    def _resume(self) -> None:
+        self.channel.resume(**self._counters(self._runtime.stats()))
 
     def _poll_channel(self, poller: select.poll, polled: set[int]) -> set[int]:
         """Have the channel's present descriptors polled in place of these; return them."""
