@@ -183,7 +183,7 @@ def test_a_slice_that_no_kubelet_follows_is_reported_as_not_admitted_at_once() -
 
 @pytest.mark.parametrize("whole_gpu", [False, True])
 def test_a_sick_slice_is_reported_as_not_admitted(whole_gpu: bool) -> None:
-    """The kubelet gives it to nobody; the operator lowers what the scheduler sees by it at once."""
+    """The kubelet allocates it to no pod; the operator lowers allocatable by it at once."""
     why, there = "Unhealthy: Xid 48", inventory(0)
     (gpu,) = there.gpus
     (well,) = gpu.slices
