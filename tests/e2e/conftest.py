@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, SAMPLE_IMAGE, Cluster, layout_of, until
+from cluster import SAMPLE_IMAGE, Cluster, layout_of, until
 from rdma_nodes import two_nodes
+from restored_cluster import restore_cluster
 
 RESTRICTED_SECURITY = {
     "allowPrivilegeEscalation": False,
@@ -37,11 +38,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def whole_cluster() -> Cluster:
-    """The cluster, with the demo's own pods out of the way."""
+    """The cluster as ``deploy/install`` leaves it, with the demo's own pods out of the way."""
     cluster = Cluster()
     cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
-    cluster.delete("-f", str(EXAMPLES / "deployment-tenants.yaml"))
-    cluster.delete("pod", "vectoradd")
+    restore_cluster(cluster)
     return cluster
 
 
