@@ -28,17 +28,20 @@ test: venv judge ## everything: unit, golden, ABI and conformance tests, then th
 	@deploy/kind/up
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last and not soak'
+	deploy/kind/shell $(PYTEST) --with-e2e --maxfail 5 tests/e2e -m 'not last and not soak'
 	@TESSERA_BACKEND=interp deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'backend or last'
+	deploy/kind/shell $(PYTEST) --with-e2e --maxfail 5 tests/e2e -m 'backend or last'
 
 soak: venv ## what `make test` leaves out for its length: more restarts, more storms; on its cluster
 	@deploy/kind/up
 	@deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m soak
+	deploy/kind/shell $(PYTEST) --with-e2e --maxfail 5 tests/e2e -m soak --timeout 3600
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
+
+test-cost: venv ## what the last run of all tests took: CPU seconds per room, beside their budgets
+	@PYTHONPATH=tests/support $(BIN)/python -m cost_of_tests
 
 # Measurements of real boards (82 MB), and others' device plugins and NVML programs, built from Go
 # modules: without them the tests of accuracy and of agreement are skipped, and say so.

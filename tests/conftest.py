@@ -3,7 +3,9 @@
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import cost_of_tests
 import failed_alone
 import left_threads
 import open_files
@@ -16,6 +18,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Watch over what tests leave behind."""
     for watch in (left_threads, open_files):
         config.pluginmanager.register(watch)
+    config.pluginmanager.register(cost_of_tests.Meter(), "cost")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +73,21 @@ def pytest_terminal_summary(
     elif not failed:
         for report in stats.get("passed", []):
             terminalreporter.line(f"FLAKY {report.nodeid} - failed beside others, passed alone")
+
+
+@pytest.hookimpl(trylast=True)  # after the workers have sent their figures
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Compare what the tests cost with the budgets."""
+    config = session.config
+    if hasattr(config, "workerinput") or not cost_of_tests.is_whole(config):
+        return
+    meter: Any = config.pluginmanager.get_plugin("cost")
+    reporter: Any = config.pluginmanager.get_plugin("terminalreporter")
+    lines, failed = cost_of_tests.compare(config, meter.costs)
+    for line in lines:
+        reporter.line(f"BUDGET {line}")
+    if failed and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture
