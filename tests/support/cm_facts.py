@@ -17,8 +17,6 @@ VICTIM = "victim"
 """The actor that policies select."""
 STRANGER = "stranger"
 """An actor on another node, whose messages come over a wire."""
-NOBODY = ""
-"""The peer of a queue pair whose change of address was refused."""
 SPACE = CmPortSpace.TCP << 16
 ALLOWED, OTHER = 7000, 8000
 """Services: a rule allows WRITE by the first."""

@@ -15,7 +15,6 @@ import hca_rig
 import rdma_lab
 from cm_facts import (
     ALLOWED,
-    NOBODY,
     OTHER,
     POLICIES,
     SPACE,
@@ -222,13 +221,15 @@ class World:
         qp.modify(TO_RTS, state=State.RTS)
 
     def _turn(self, name: str, number: int, target: str) -> None:
-        """RTS to SQD, another address, and back: the number of the peer stays."""
+        """RTS to SQD, another address, and back: the number of the peer stays.
+
+        After a refused change the queue pair is set to the peer that it had.
+        """
         actor = self.actors[name]
         qp = actor.qps[number]
         qp.modify(Mask.STATE, state=State.SQD)
         _, peer = actor.targets[number]
         path = {**_PATH, "dgid": self.gids[target]}
-        actor.targets[number] = NOBODY, peer
         with suppress(PermissionError):
             qp.modify(Mask.STATE | Mask.AV, state=State.SQD, **path)
             actor.targets[number] = target, peer
@@ -310,8 +311,6 @@ class World:
     def may_write(self, name: str, number: int) -> bool:
         """Return whether a connection by the service that allows it joins a pair and its peer."""
         target, peer_number = self.actors[name].targets[number]
-        if target == NOBODY:
-            return False
         own: Pair = self.actors[name].qps[number]
         peer: Pair | None = (target, peer_number)
         if target != STRANGER:
@@ -332,7 +331,7 @@ class World:
         writing = 0
         for name, actor in self.actors.items():
             for number, (target, _) in actor.targets.items():
-                if target != NOBODY and (name == VICTIM) == (target == VICTIM):
+                if (name == VICTIM) == (target == VICTIM):
                     continue  # to itself, or to an actor that no policy selects
                 expected = self.may_write(name, number)
                 writing += expected

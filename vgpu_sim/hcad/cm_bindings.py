@@ -132,8 +132,13 @@ class Bindings:
         if before != (claim.own_qpn, claim.peer_qpn):
             self._report(claim)
 
-    def find(self, number: int, local: bytes, peer: bytes, peer_qpn: int) -> Found:
-        """Return the service that joins an own queue pair, from a GID, and a peer's."""
+    def find(
+        self, number: int, local: bytes, peer: bytes, peer_qpn: int, *, inherited: bool = True
+    ) -> Found:
+        """Return the service that joins an own queue pair, from a GID, and a peer's.
+
+        An entry that comes from a predecessor counts if ``inherited``.
+        """
         own = self._queue_pairs.get(number)
         if own is None:
             return NOT_CONNECTED
@@ -142,6 +147,8 @@ class Bindings:
             own.awaits = None
         claim = self._by_peer.get((peer, peer_qpn))
         if claim is None or claim.local != local or local not in own.gids:
+            return NOT_CONNECTED
+        if claim.is_inherited and not inherited:
             return NOT_CONNECTED
         if not claim.own_qpn:
             claim.waiting.add(number)

@@ -154,12 +154,12 @@ class Enforcer:
         """Judge a queue pair's peer, and give the engine what it may do.
 
         A rule for a service's port is about requests to the side that serves it. While ``found`` is
-        awaited, a queue pair that may do nothing is not refused.
+        awaited, a queue pair that may do nothing is not refused. A refused one keeps the rights of
+        the peer that it has: it is still set to that peer.
 
         Raises:
             OSError: EACCES, the two may do nothing with each other.
         """
-        self.forget(qp)
         asked, (service, is_awaited) = asked_of(own_qpn, attributes), found
         connection = Connection(party, asked, service, is_awaited=is_awaited)
         judgement = self._judged(connection)
@@ -167,7 +167,9 @@ class Enforcer:
             self._deny(connection, judgement)
             self._release(judgement)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
+        before = self._connections.get(qp)
         self._enter(qp, connection, judgement, revoke=not is_awaited)
+        self._let_go(before.judgement if before is not None else Judgement())
 
     def connect_again(self, qp: EngineQp, found: Found) -> None:
         """Judge a queue pair whose connection of the connection manager has changed.
@@ -237,8 +239,7 @@ class Enforcer:
 
     def forget(self, end: End) -> None:
         """A queue pair or an address handle has no peer any more: it goes, or begins again."""
-        connection = self._connections.pop(end, None)
-        if connection is not None:
+        if (connection := self._connections.pop(end, None)) is not None:
             nothing = Judgement().change(end, 0, is_path=connection.is_path)
             nothing.revoke = 0
             self._engine.set_policies([nothing])
@@ -370,10 +371,9 @@ class Enforcer:
 
     def _is_known(self, party: Party, address: str) -> bool:
         """Tell whether tables say who is at an address, and that it is this pod if it is one."""
-        if party.pod_uid:
-            pod = self._pods.get(party.pod_uid)
-            if pod is None or address not in pod.addresses:
-                return False
+        pod = self._pods.get(party.pod_uid)
+        if party.pod_uid and (pod is None or address not in pod.addresses):
+            return False
         return address in self._identities
 
     def _name_of(self, flow: Flow) -> str:

@@ -128,10 +128,9 @@ class Pairs(SharedReceives, Completions):
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
         found = qp.found
-        if qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask):
-            self.bindings.end_inherited(wanted.handle)
-            found = self._find(wanted.handle, changed)
-            self._guard.connect(qp.engine, wanted.handle, changed, found)
+        names_peer = qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask)
+        if names_peer:
+            found = self._connect(qp, wanted.handle, changed)
         if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
             self._guard.connect_raw(qp.engine)
         if changed.state == VerbsState.RESET:
@@ -141,7 +140,19 @@ class Pairs(SharedReceives, Completions):
             self._guard.forget(qp.engine)
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
         qp.attributes, qp.found = changed, found
+        if names_peer:
+            self.bindings.end_inherited(wanted.handle)
         return changed
+
+    def _connect(self, qp: _QueuePair, number: int, changed: HcaQpAttributes) -> Found:
+        """Have policy judge another peer. Raises OSError: the queue pair keeps the one it has."""
+        found = self._find(number, changed, inherited=False)
+        try:
+            self._guard.connect(qp.engine, number, changed, found)
+        except OSError:
+            self._find(number, qp.attributes)  # it goes on waiting for the answer that it awaited
+            raise
+        return found
 
     def query_qp(self, number: int) -> HcaQpAttributes:
         """Return the attributes of a queue pair as they are now. Raises OSError."""
@@ -166,10 +177,10 @@ class Pairs(SharedReceives, Completions):
         for handle in qp.cqs:
             self._cqs[handle].queue_pairs -= 1
 
-    def _find(self, number: int, attributes: HcaQpAttributes) -> Found:
+    def _find(self, number: int, attributes: HcaQpAttributes, *, inherited: bool = True) -> Found:
         """Return the service that joins a queue pair and the peer that it is set to."""
-        local = self._gids[attributes.sgid_index]
-        return self.bindings.find(number, local, bytes(attributes.dgid), attributes.dest_qpn)
+        ends = self._gids[attributes.sgid_index], bytes(attributes.dgid)
+        return self.bindings.find(number, *ends, attributes.dest_qpn, inherited=inherited)
 
     def _judge_again(self, number: int) -> None:
         """Apply policy to a queue pair whose connection has changed."""

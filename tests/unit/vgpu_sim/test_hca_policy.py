@@ -10,16 +10,21 @@ from hca_rig import BASE, OPCODES, Pair, until, write
 from rdma_lab import allow, pod, policy
 
 from rdma.verbs import ALL, Verb
+from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (
     VerbsEvent,
+    VerbsMask as Mask,
     VerbsOpcode as Op,
     VerbsQpType,
     VerbsState,
     VerbsStatus as Status,
 )
+from vgpu_sim.hcad.cm_bindings import Claim, Found
+from vgpu_sim.hcad.cm_connection import Connection as CmConnection, State
+from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
-from vgpu_sim.hcad.parties import Parties
+from vgpu_sim.hcad.parties import Parties, Party
 
 PODS = (pod(0, app="client"), pod(1, app="server"))
 SERVER = {"app": "server"}
@@ -98,6 +103,72 @@ def test_an_atomic_write_is_a_write_to_policy(pair, enforcer):
     enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(*others)])]))
     write(pair, opcode=Op.ATOMIC_WRITE)
     assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
+
+
+THIRD = pod(2, app="other")
+
+
+def change_in_vain(pair: Pair, enforcer: Enforcer) -> None:
+    """Let the second's queue pair, in SQD, ask for a peer that no rule lets it have."""
+    enforcer.parties.enter(Party.of("f2", address_of(2)))
+    allowed = policy(
+        SERVER, policyTypes=["Ingress", "Egress"], ingress=[allow("Read", **FROM_CLIENT)]
+    )
+    enforcer.switch(rdma_lab.tables(2, (*PODS, THIRD), [allowed]))
+    pair.qb.modify(Mask.STATE, state=VerbsState.SQD)
+    path = {"is_global": 1, "av_port": 1, "sgid_index": 1, "dgid": address_of(2).gids[1]}
+    for _ in range(2):  # the second one finds what the first has left
+        rows, connected = len(enforcer.flows), enforcer.connected
+        with pytest.raises(PermissionError):
+            pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
+        assert (len(enforcer.flows), enforcer.connected) == (rows, connected)
+
+
+@pytest.mark.parametrize("state", [VerbsState.SQD, VerbsState.RTS])
+def test_a_refused_change_of_address_leaves_the_connection_as_it_was(pair, enforcer, state):
+    """In SQD and after it: the peer reaches what it reached, and gets no more of it."""
+    change_in_vain(pair, enforcer)
+    assert bytes(pair.b.objects.query_qp(pair.qb.number).dgid) == pair.a.gid
+    if state != VerbsState.SQD:
+        pair.qb.modify(Mask.STATE, state=state)
+    assert ask(pair, "Read") == Status.SUCCESS
+    assert ask(pair, "Write") == Status.REM_ACCESS_ERR
+
+
+@pytest.mark.parametrize("own", [0, 99], ids=["with it", "with another queue pair"])
+def test_a_refused_change_of_address_leaves_the_wait_for_an_answer(pair, enforcer, own):
+    """A queue pair that is set to an asker learns how the asker's request was answered."""
+    bindings, number = pair.b.objects.bindings, pair.qb.number
+    claim = Claim(pair.b.gid, pair.a.gid, Service(7000, "TCP", is_server=True))
+    asked = CmConnection(State.REQ_RECEIVED, 1, 1, remote_qpn=pair.qa.number)
+    bindings.follow(claim, asked)
+    pair.qb.modify(Mask.STATE, state=VerbsState.RESET)
+    pair.qb.connect(pair.qa, sgid_index=1)
+    found = pair.b.objects._qps[number]
+    assert found.found == Found(is_awaited=True)
+    change_in_vain(pair, enforcer)
+    bindings.follow(claim, asked._replace(state=State.REP_SENT, qpn=own or number))
+    assert found.found == (Found() if own else Found(claim.service))
+
+
+def test_a_refused_change_of_address_leaves_a_predecessors_service(pair, enforcer):
+    bindings, ends = pair.b.objects.bindings, (pair.b.gid, pair.a.gid)
+    service = Service(7000, "TCP", is_server=True)
+    bindings.inherit(pair.qb.number, *ends, pair.qa.number, service)
+    change_in_vain(pair, enforcer)
+    assert bindings.find(pair.qb.number, *ends, pair.qa.number) == Found(service)
+    path = {"is_global": 1, "av_port": 1, "sgid_index": 1, "dgid": pair.a.gid}
+    by_service = policy(
+        SERVER,
+        policyTypes=["Ingress", "Egress"],
+        ingress=[allow("Read", ports=[{"serviceID": 7000}])],
+    )
+    enforcer.switch(rdma_lab.tables(3, (*PODS, THIRD), [by_service]))
+    with pytest.raises(PermissionError):  # a peer that is named again has no service of before
+        pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
+    enforcer.switch(rdma_lab.tables(4, (*PODS, THIRD)))
+    pair.qb.modify(Mask.STATE | Mask.AV, state=VerbsState.SQD, **path)
+    assert bindings.find(pair.qb.number, *ends, pair.qa.number) == Found()
 
 
 def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):

@@ -207,6 +207,8 @@ def test_an_inherited_entry_ends_when_its_queue_pair_is_set_to_a_peer_again():
     bindings.inherit(5, gid(0), STRANGER, 8, Service(1, "TCP"))
     assert bindings.find(5, gid(0), STRANGER, 7) == Found(service)
     assert bindings.find(5, gid(0), STRANGER, 8) == NOT_CONNECTED
+    assert bindings.find(5, gid(0), STRANGER, 7, inherited=False) == NOT_CONNECTED
+    assert bindings.find(5, gid(0), STRANGER, 7) == Found(service), "a lookup ends nothing"
     bindings.end_inherited(5)
     assert bindings.find(5, gid(0), STRANGER, 7) == NOT_CONNECTED
     assert not bindings
