@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn
 
 from vgpu_sim import machine
 from vgpu_sim.hal import spawn
+from vgpu_sim.system.descriptors import close_all
 from vgpu_sim.worker import placing
 from vgpu_sim.worker.spare import Spare
 
@@ -228,9 +229,7 @@ def _keep_only(*descriptors: int) -> list[socket.socket]:
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    kept = sorted({2, *descriptors})
-    for first, last in zip([1, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
-        os.closerange(first + 1, last)
+    close_all(first=3, kept=descriptors)
     return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 

@@ -38,7 +38,7 @@ from vgpu_sim.hcad.node_server import NodeServer
 from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.shares import Shares, memory_limit, usable
-from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system import descriptors, foreign, seqpacket
 
 logger = logging.getLogger("tessera.hcad")
 
@@ -298,7 +298,7 @@ def _stay(directory: Path) -> Never:
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
-    os.closerange(_FIRST_OWN_DESCRIPTOR, walls.MAX_DESCRIPTORS)
+    descriptors.close_all(first=_FIRST_OWN_DESCRIPTOR, limit=walls.MAX_DESCRIPTORS)
     lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
     while not _is_free(lock):
         time.sleep(_LOOK_AGAIN_SECONDS)

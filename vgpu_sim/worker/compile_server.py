@@ -22,6 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from vgpu_sim.system.descriptors import close_all
 from vgpu_sim.worker.compile_children import MAX_BYTES, SAID, Child, Emit, Outcome, WarmUp
 
 __all__ = ["ANSWER", "GET_READY", "HELLO", "MAX_BYTES", "PREPARE", "REQUEST", "Outcome", "Server"]
@@ -64,9 +65,7 @@ class Server:
     def serve(self, become_child: Callable[[], None]) -> NoReturn:
         """Be the helper."""
         self._become_child = become_child
-        kept = sorted(one.fileno() for one in self._own())
-        for first, last in zip([1, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
-            os.closerange(first + 1, last)
+        close_all(first=2, kept=[one.fileno() for one in self._own()])
         # Standard error from now on, since that is the lowest number free.
         os.memfd_create("tessera-last-words", os.MFD_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda *_: None)

@@ -152,12 +152,13 @@ def test_a_refused_change_of_address_leaves_the_wait_for_an_answer(pair, enforce
 
 
 def test_a_refused_change_of_address_leaves_a_predecessors_service(pair, enforcer):
-    bindings, ends = pair.b.objects.bindings, (pair.b.gid, pair.a.gid)
+    bindings, ends = pair.b.objects.bindings, (pair.b.link_local, pair.a.gid)
     service = Service(7000, "TCP", is_server=True)
     bindings.inherit(pair.qb.number, *ends, pair.qa.number, service)
     change_in_vain(pair, enforcer)
     assert bindings.find(pair.qb.number, *ends, pair.qa.number) == Found(service)
-    path = {"is_global": 1, "av_port": 1, "sgid_index": 1, "dgid": pair.a.gid}
+    pair.b.objects._judge_again(pair.qb.number)
+    path = {"is_global": 1, "av_port": 1, "dgid": pair.a.gid}
     by_service = policy(
         SERVER,
         policyTypes=["Ingress", "Egress"],
