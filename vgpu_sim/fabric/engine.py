@@ -74,6 +74,14 @@ class Engine(Saving):
         """Forget a client, after its objects."""
         self._library.hca_client_free(self._engine, client)
 
+    def rounds_of(self, client: EngineClient) -> int:
+        """Wake the engine, and return how often it has looked at a client's function and ended.
+
+        Two more: it has seen whatever the client's program had posted before.
+        """
+        rounds: int = self._library.hca_client_rounds(self._engine, client)
+        return rounds
+
     def add_cq(
         self,
         client: EngineClient,

@@ -89,8 +89,19 @@ class Completions(ClientPlace):
                 channel.queues += 1
             return HcaCreated(handle, 0, size, entries, 0), page
 
+    def shrinks(self, wanted: hca_objects.HcaCqResize) -> bool:
+        """Return whether a request asks for fewer entries. Raises OSError."""
+        return bool(wanted.entries < get(self._cqs, wanted.handle).entries)
+
+    def rounds(self) -> int:
+        """Wake the engine, and return how often it has looked for work of this function."""
+        return self._engine.rounds_of(self._client)
+
     def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
-        """Give one another number of entries; return its new page, too. Raises OSError."""
+        """Give one another number of entries; return its new page, too. Raises OSError.
+
+        Completions of requests that the engine has not seen yet do not count: see ``resizing``.
+        """
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
         entries = power_of_two(wanted.entries)

@@ -17,7 +17,7 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import batches, cm_requests, entering, lending, requests
+from vgpu_sim.hcad import batches, cm_requests, entering, lending, requests, resizing
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.exchange import Exchange, Respond, Rest
@@ -168,6 +168,8 @@ class Programs:
                 return partial(self._lend, client, objects, packet, key)
             if entering.is_asked_for(packet.data):
                 return partial(self._enter, client, objects, packet)
+            if resizing.is_asked_for(packet.data):
+                return partial(self._resize, client, objects, packet)
             is_batch = requests.type_of(packet.data) == HcaMessage.BATCH
             answer = batches.answer if is_batch else requests.answer
             return self._deliver(client, answer(objects, packet.data))
@@ -256,6 +258,10 @@ class Programs:
     async def _enter(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
         with self._being_answered():
             await self._reply(client, await entering.answer(objects, packet.data))
+
+    async def _resize(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
+        with self._being_answered():
+            await self._reply(client, await resizing.answer(objects, packet.data))
 
     @contextmanager
     def _being_answered(self) -> Iterator[None]:

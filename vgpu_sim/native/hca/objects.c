@@ -2,12 +2,10 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -115,19 +113,9 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
   free(cq);
 }
 
-/* Waits until the engine has seen what was posted before: a turn that has begun, and one more. Not
- * for ever, but as long as its thread may wait for a CPU of a machine with too much to do. */
-static void settle(struct hca *hca, struct hca_function *function) {
-  enum { TURNS = 2, YIELDS = 200, MOST_NAPS = 10000 };
-  const struct timespec nap = {.tv_nsec = 50000};
-  const unsigned long long end = atomic_load(&function->rounds) + TURNS;
-  for (unsigned i = 0; i < YIELDS + MOST_NAPS && atomic_load(&function->rounds) < end; i++) {
-    hca_ring(hca);
-    if (i < YIELDS)
-      sched_yield();
-    else
-      nanosleep(&nap, NULL);
-  }
+uint64_t hca_client_rounds(struct hca *hca, struct hca_client *client) {
+  hca_ring(hca);
+  return atomic_load(&client->function->rounds);
 }
 
 enum { COPIED_AT_ONCE = 512 };
@@ -142,7 +130,6 @@ bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t pag
                    uint32_t count) {
   tessera_hca_cq_page *page = map(page_fd, page_bytes);
   if (!page) return false;
-  if (count < cq->count) settle(hca, cq->client->function);
   tessera_hca_cqe *entries = (tessera_hca_cqe *)(page + 1);
   hca_enter(hca);
   uint32_t tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE), copied = tail;

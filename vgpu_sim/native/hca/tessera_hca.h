@@ -33,6 +33,9 @@ HCA_EXPORT struct hca_client *hca_client_new(struct hca *hca, int page_fd, int d
                                              int async_fd, const uint8_t *gids);
 /* After all its objects. */
 HCA_EXPORT void hca_client_free(struct hca *hca, struct hca_client *client);
+/* Wakes the engine; how often it has looked at the client's function and ended. After two more it has
+ * seen what was posted before: a turn that had begun, and one more. */
+HCA_EXPORT uint64_t hca_client_rounds(struct hca *hca, struct hca_client *client);
 
 HCA_EXPORT struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t handle,
                                      int page_fd, uint64_t page_bytes, uint32_t count,

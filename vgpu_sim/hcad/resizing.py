@@ -1,0 +1,47 @@
+"""Requests for another size of a completion queue: a smaller one has to hold what is under way.
+
+What was posted before completes first, as far as the engine can carry it out. Its function may have
+to wait for its turns, and hcad answers other programs meanwhile.
+"""
+
+import asyncio
+import errno
+from typing import Final
+
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hcad import requests
+from vgpu_sim.hcad.objects import Objects
+
+_RESIZES: Final = int(HcaMessage.CQ_RESIZE)
+ROUNDS: Final = 2  # one that had begun, and one more
+MOST_LOOKS: Final = 1000
+_LOOK_SECONDS: Final = 0.0005
+
+
+def is_asked_for(data: bytes) -> bool:
+    """Return whether a message asks for another size of a completion queue."""
+    return requests.type_of(data) == _RESIZES
+
+
+async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
+    """Carry a request for another size out; as ``requests.answer``, after MOST_LOOKS at most.
+
+    Raises:
+        Malformed: no client library sends such a thing.
+    """
+    header, wanted = requests.read(data)
+    try:
+        if objects.shrinks(wanted):
+            await _until_seen(objects)
+    except OSError as err:
+        return requests.encode(header, None, err.errno or errno.EIO), (), str(err)
+    return requests.carry_out(objects, header, wanted)
+
+
+async def _until_seen(objects: Objects) -> None:
+    """Wait until the engine has seen what was posted before; not for ever, if it has no CPU."""
+    end = objects.rounds() + ROUNDS
+    for _ in range(MOST_LOOKS):
+        if objects.rounds() >= end:
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
