@@ -1,4 +1,4 @@
-"""The end of a node agent: not before the scheduler has stopped binding pods to the node's slices.
+"""The end of a node agent: not before the scheduler has stopped binding pods to the node's devices.
 
 When the agent ends, the kubelet counts its devices as unhealthy and rejects pods that are bound to
 them. So the agent first reports that it admits no pod, then waits until the operator has lowered
@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
-from device_plugin.agent.unlisting import LOOK_AGAIN_S, Unlisting
+from device_plugin.agent.allocatable import LOOK_AGAIN_S, AllocatableWatch
 from device_plugin.kube.node_status import NodeStatus
 
 _log = logging.getLogger(__name__)
@@ -23,23 +23,18 @@ def wait_until_lowered(
     pause: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Wait until the scheduler sees none of these resources; return whether it does in time."""
-    wanted = frozenset(name for name in resources if _is_gpu(name))
-    lowering = Unlisting(look, clock)
+    wanted = frozenset(resources)
+    watch = AllocatableWatch(look, clock)
     end = clock() + longest_s
-    while wanted - lowering.lowered(wanted, {}):
+    while late := wanted - watch.lowered(wanted, {}):
         left = end - clock()
         if left <= 0:
             _log.warning(
-                "the node's allocatable did not stay lowered within %g s: a pod that is bound to"
-                " a slice now fails",
+                "the node's allocatable of %s did not stay lowered within %g s: a pod that is"
+                " bound to one of their devices now fails",
+                ", ".join(sorted(late)),
                 longest_s,
             )
             return False
         pause(min(LOOK_AGAIN_S, left))
     return True
-
-
-def _is_gpu(resource: str) -> bool:
-    """Return whether the operator lowers a resource while no pod is admitted; not those of HCAs."""
-    name = resource.rpartition("/")[2]
-    return name.startswith("mig-") or name.partition(".")[0] == "gpu"

@@ -13,26 +13,23 @@ from pathlib import Path
 from typing import Never
 
 from device_plugin.agent import faults, libraries, orphans
-from device_plugin.agent.cdi_files import CdiFiles
+from device_plugin.agent.allocatable import LOOK_AGAIN_S
 from device_plugin.agent.claims import ClaimOffer, NoClaims
 from device_plugin.agent.clocks import Clocks
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.healths import Healths
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.listing import SETTLE_S
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.offering import Offering
 from device_plugin.agent.reporter import Refusals, Reporter
 from device_plugin.agent.rivals import Rivals
 from device_plugin.agent.steps import Steps, plan_steps
-from device_plugin.agent.unlisting import LOOK_AGAIN_S, Unlisting
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud
-from device_plugin.cdi import nvidia
 from device_plugin.config import Settings
-from device_plugin.dp.functions import FunctionOffer
 from device_plugin.dp.kubelet_side import KubeletSide
-from device_plugin.dp.offer import Offer
-from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import (
     AgentError,
     ClusterError,
@@ -40,24 +37,18 @@ from device_plugin.errors import (
     GpudUnreachable,
     PodResourcesError,
 )
-from device_plugin.inventory.functions import RESOURCE
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, out_of_service
-from device_plugin.inventory.numa import numa_nodes
-from device_plugin.inventory.resources import Offered, by_resource, offered
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.gpu_watch import Gpus
 from device_plugin.kube.node_status import NodeStatus
 from device_plugin.metrics import METRICS
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpupolicy import Strategy
-from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import planner
 
 _RESYNC_S = 5.0
 _UNSETTLED_S = 1.0
 _MIN_INTERVAL_S = 0.5  # between passes, however often somebody pokes
-_SETTLE_S = 2.0  # lets a kubelet that has just picked a withdrawn slice finish what it began
 _GPUD_LOST_S = 20.0  # longer than a restart of gpud takes
 _log = logging.getLogger(__name__)
 
@@ -87,12 +78,11 @@ class Agent:
         claims: ClaimOffer | None = None,
         rivals: Rivals | None = None,
         node_status: Callable[[], NodeStatus] | None = None,
+        clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._rivals = rivals
-        self._unlisting = Unlisting(node_status, lambda: time.monotonic())
         self._binder = binder
         self._claims = claims or NoClaims()
-        self._numa_nodes = numa_nodes()
         self._settings = settings
         self._default_budget_bytes = quantity.to_bytes(settings.budget)
         self._gpud = gpud
@@ -101,18 +91,18 @@ class Agent:
         self._reporter = Reporter(gpu_objects)
         self._kubelet_side = kubelet_side
         self._libraries_dir = libraries_dir
-        self._cdi = CdiFiles(settings, libraries_dir)
+        self._offering = Offering(
+            settings, libraries_dir, kubelet_side, holders, binder, self._claims, node_status, clock
+        )
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
         self._healths, self._clocks = Healths(notices), Clocks(notices)
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
-        self._strategy = Strategy.MIXED  # no pod comes before the API server has told otherwise
-        self._sharing: Mapping[str, Sequence[Shared]] = {}
         self._inventory: Inventory | None = None
         self._gpud_seen_at = time.monotonic()
         self._leaving, self._left = threading.Event(), threading.Event()
-        self.served = frozenset[str]()  # resources that the kubelet lists; replaced by each pass
+        self.served = frozenset[str]()  # resources of which it lists devices; set by each pass
         self.pulse = Pulse()
 
     def leave(self, within_s: float) -> None:
@@ -128,7 +118,7 @@ class Agent:
             if self._leaving.is_set() and not self._left.is_set():
                 self._say_that_it_leaves()
             settled = self.attempt()
-            least_s = LOOK_AGAIN_S if self._unlisting.waits else _MIN_INTERVAL_S
+            least_s = LOOK_AGAIN_S if self._offering.unlisting.waits else _MIN_INTERVAL_S
             self._wake.wait(_RESYNC_S if settled else min(2 * least_s, _UNSETTLED_S))
             time.sleep(max(0.0, self.pulse.began + least_s - time.monotonic()))
             self._wake.clear()
@@ -139,7 +129,7 @@ class Agent:
             objects = self._gpu_objects.gpus()
             self._reporter.report_leaving(objects)
             if not objects:  # the node has left its pool: nobody comes after us
-                self._cdi.write_functions(())
+                self._offering.cdi.write_functions(())
         except (ClusterError, OSError) as err:
             _log.warning("cannot say that pods are not admitted any more: %s", err)
         self._left.set()
@@ -188,19 +178,18 @@ class Agent:
         desired = Desired(all_frozen=True)
         if self._objects is not None:
             desired = sort_out(self._objects, self._default_budget_bytes)
-            self._strategy = desired.strategy
-            self._sharing = desired.sharing
+            self._offering.desire(desired, in_pool=bool(self._objects))
         inventory, refused = self._configure(desired)
         steps = {gpu.uuid: self._steps(gpu, desired, held) for gpu in inventory.gpus}
-        self._tell_sharing(inventory, steps)  # before anybody can be given a share
-        steps = self._unlisting.advance(steps, inventory, *self._named(inventory, steps))
-        self._offer(inventory, steps)  # withdraw first, destroy later
+        steps = self._offering.advance(inventory, steps)
+        self._tell_sharing(inventory, steps)  # before a share is on a list
+        self._offering.offer(inventory, steps)  # withdraw first, destroy later
         if any(step.destroy or step.create for step in steps.values()):
             for gpu in inventory.gpus:
                 steps[gpu.uuid] = self._take(gpu, steps[gpu.uuid])
             inventory = self._gpud.inventory()
             self._tell_sharing(inventory, steps)
-            self._offer(inventory, steps)
+            self._offering.offer(inventory, steps)
         if self._objects is not None:
             self._claims.offer(self._objects, desired, inventory)
         results = faults.carry_out_all(self._gpud, self._objects or (), inventory, refused)
@@ -217,8 +206,9 @@ class Agent:
         self._healths.tell(self._objects or (), inventory.gpus, believed.holders)
         self._clocks.tell(self._objects or (), inventory, believed.holders)
         if not any(isinstance(failure, ClusterError) for failure in failures):
-            self.served = self._kubelet_side.connected()
-            served = frozenset[str]() if self._leaving.is_set() else self.served
+            connected = self._kubelet_side.connected()
+            self.served = connected & self._offering.listed
+            served = frozenset[str]() if self._leaving.is_set() else connected
             rivals = self._look_for_rivals(inventory, steps)
             self._reporter.report(
                 self._objects or (),
@@ -227,22 +217,22 @@ class Agent:
                 believed.holders,
                 served - rivals.keys(),
                 {**self._claims.problems(), **refused},
-                *self._named(inventory, steps),
+                *self._offering.named(inventory, steps),
                 results,
                 rivals,
             )
         if failures:
             raise failures[0]
         settled = not refused and all(step.settled for step in steps.values())
-        return settled and not self._kubelet_side.pending()
+        return settled and self._offering.settled and not self._kubelet_side.pending()
 
     def _look_for_rivals(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> Mapping[str, str]:
         if self._rivals is None:
             return {}
-        resources = set(self._named(inventory, steps)[0].names.values())
-        ours = {s.uuid for s in inventory.slices()} | self._unlisting.unlisted
+        resources = set(self._offering.named(inventory, steps)[0].names.values())
+        ours = {s.uuid for s in inventory.slices()} | self._offering.unlisting.unlisted
         return self._rivals.look(resources, ours, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
@@ -268,7 +258,8 @@ class Agent:
         self, gpu: Gpu, desired: Desired, held: Mapping[str, Sequence[HolderPod]] | None
     ) -> Steps:
         instances = desired.instances(gpu)
-        kept = (s.instance for s in gpu.unclaimed if s.uuid not in self._unlisting.unlisted)
+        unlisting = self._offering.unlisting
+        kept = (s.instance for s in gpu.unclaimed if s.uuid not in unlisting.unlisted)
         wanted = map(planner.place_of, kept) if instances is None else (i.place for i in instances)
         releasable = {
             s.uuid
@@ -276,7 +267,7 @@ class Agent:
             if held is not None
             and not held.get(s.uuid)
             and not s.contexts
-            and self._unlisting.unlisted_for(s.uuid) >= _SETTLE_S
+            and unlisting.unlisted_for(s.uuid) >= SETTLE_S
         }
         return plan_steps(gpu, list(wanted), releasable)
 
@@ -317,71 +308,14 @@ class Agent:
             if isinstance(err, GpudError) and err.code == "in_use":
                 return False
             raise
-        self._unlisting.forget(mig_slice.uuid)
+        self._offering.unlisting.forget(mig_slice.uuid)
         _log.info("destroyed %s on GPU %d", mig_slice.instance, gpu.index)
         return True
 
-    def _offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
-        resources, elsewhere = self._named(inventory, steps)
-        leaving = {s.uuid for step in steps.values() for s in step.withdraw}
-        gone = leaving & self._unlisting.unlisted | elsewhere.keys()
-        if resources.problem:
-            gone |= resources.names.keys()
-        prefix = self._settings.resource_prefix
-        directory = str(self._libraries_dir)
-        programs = nvidia.program_mounts(directory) if self._settings.nvidia_smi else ()
-        self._cdi.write_slices(inventory, programs)
-        names, kept = resources.names, self._claims.kept()
-        active = by_resource(names, (s for s in inventory.unclaimed() if s.uuid not in gone))
-        withdrawn = by_resource(names, (s for s in inventory.unclaimed() if s.uuid in gone))
-        offers: dict[str, Offer] = {
-            name: SliceOffer(
-                active.get(name, ()),
-                inventory.gpus,
-                directory,
-                withdrawn.get(name, ()),
-                prefix,
-                self._numa_nodes,
-                programs,
-                resources.shared,
-                name in kept,
-                frozenset(leaving),
-            )
-            for name in sorted(active.keys() | withdrawn.keys())
-        }
-        self._kubelet_side.update(kept | offers | self._functions(inventory))
-
     def _tell_sharing(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
-        if self._objects is None:  # nobody has said what is shared: gpud goes by what it knows
-            return
-        shared = self._named(inventory, steps)[0].shared
-        self._gpud.set_sharing({u: (s.kind.value, s.replicas) for u, s in shared.items()})
-
-    def _named(
-        self, inventory: Inventory, steps: Mapping[str, Steps]
-    ) -> tuple[Offered, Mapping[str, str]]:
-        """Return what slices are offered as, and which ones pods got as something else."""
-        leaving = {s.uuid for step in steps.values() for s in step.withdraw}
-        prefix, slices = self._settings.resource_prefix, inventory.unclaimed()
-        resources = offered(prefix, self._strategy, slices, leaving, self._sharing)
-        given = self._holders.given()
-        return resources, {
-            uuid: given[uuid]
-            for uuid, name in resources.names.items()
-            if given.get(uuid, name) != name
-        }
-
-    def _functions(self, inventory: Inventory) -> dict[str, Offer]:
-        # A node without GPU objects is leaving its pool: what comes with that goes with them.
-        leaving = self._objects is not None and not self._objects
-        functions = () if leaving else self._binder.functions
-        self._cdi.write_functions(functions)
-        if not functions:
-            return {}
-        directory = str(self._libraries_dir)
-        roots = {s.uuid: gpu.index for gpu in inventory.gpus for s in gpu.slices}
-        healthy, nodes = self._binder.healthy, self._numa_nodes
-        return {RESOURCE: FunctionOffer(functions, directory, healthy, roots, nodes)}
+        shares = self._offering.shares(inventory, steps)
+        if shares is not None:  # else gpud goes by what it knows
+            self._gpud.set_sharing(shares)
 
     def _without_gpud(self, message: str) -> None:
         """Take a node whose gpud stays away out of the scheduler's sight."""
@@ -389,7 +323,7 @@ class Agent:
             return
         if self._inventory is not None:
             self._inventory = out_of_service(self._inventory, message)
-            self._offer(self._inventory, {})
+            self._offering.offer(self._inventory, {})
         try:
             self._objects = self._gpu_objects.gpus()
             if self._inventory is not None:

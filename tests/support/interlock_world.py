@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from device_plugin.agent import loop
+from device_plugin.agent import listing
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.loop import Agent
 from device_plugin.agent.orphans import Orphans
@@ -265,7 +265,7 @@ class World:
         uuid, chosen_at = self.random.choice(free), self.now
         self.between_lists()
         # A choice is called at once, or given up, and the kubelet admits one pod at a time.
-        in_time = self.now - chosen_at < loop._SETTLE_S
+        in_time = self.now - chosen_at < listing.SETTLE_S
         in_time = in_time and uuid not in {pod.uuid for pod in self.pods.values()}
         if in_time and self.allocations.allocate([uuid]) is None:
             self.pods[f"pod-{self.now}-{len(self.pods)}-{self.random.random()}"] = PluginPod(uuid)

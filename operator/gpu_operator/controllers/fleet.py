@@ -184,11 +184,13 @@ class Fleet:
         return touched
 
     def _dirty(self, node: str) -> set[Named]:
+        """Take a change of a node's agent or gpud: its pool, and what the node may offer."""
+        touched: set[Named] = {("Node", node)} if node in self._nodes else set()
         pool = self.held.get(node)
         if pool is None:
-            return set()
+            return touched
         self._book(pool).dirty.add(node)
-        return {("GPUPool", pool)}
+        return touched | {("GPUPool", pool)}
 
     def _sort(self, world: World, gpu: Gpu) -> set[Named]:
         """Write a GPU into the books of the layouts that select it."""

@@ -4,7 +4,8 @@ The kubelet brings a change of the node agent's lists to the node's status withi
 then the scheduler sends pods to slices that are no longer offered, and each of them fails with
 UnexpectedAdmissionError; a ReplicaSet makes ten a second. So what is withdrawn leaves
 ``allocatable`` here at once, and so does everything while a kubelet or a node agent restarts. It is
-never raised: only the kubelet knows when it can admit.
+never raised: only the kubelet knows when it can admit. Functions of HCAs have no status of their
+own: they are lowered while the node has no agent's pod that stays, or no GPU object.
 
 A resource that no slice is offered as any more stays in the status as 0. It is removed here when
 nothing on the node could offer it, and its capacity has been 0 for so long that the kubelet
@@ -87,12 +88,34 @@ def _on(world: World, node: Node) -> Sequence[Gpu]:
 
 
 def _lagging(world: World, node: Node) -> dict[str, int]:
+    """Return to what the node's resources are to be lowered."""
     gpus = _on(world, node)
+    lowered = {}
+    if offers.allocatable(node, HCA_RESOURCE) and not (gpus and node.name in world.agents):
+        lowered[HCA_RESOURCE] = 0
     if not gpus or not all(gpu.status.conditions for gpu in gpus):
-        return {}  # an agent that has not reported may still offer anything
+        return lowered  # an agent that has not reported may still offer anything
     admitted = offers.admitted(world, node)
-    ours = (r for r in node.allocatable if offers.is_ours(r, world.policy.resource_prefix))
-    return {r: admitted.get(r, 0) for r in ours if offers.allocatable(node, r) > admitted.get(r, 0)}
+    ours = (r for r in node.allocatable if _is_lowered_here(world, node, gpus, r))
+    return lowered | {
+        r: admitted.get(r, 0) for r in ours if offers.allocatable(node, r) > admitted.get(r, 0)
+    }
+
+
+def _is_lowered_here(world: World, node: Node, gpus: Sequence[Gpu], resource: str) -> bool:
+    """Return whether the node's agent offers a resource, by the prefix in force or an earlier one.
+
+    An agent of an earlier prefix is replaced, and ends when all that it offers is lowered. Sharing
+    may give a resource any name, so what the agent reports counts as well, with our prefixes.
+    """
+    prefix = world.policy.resource_prefix
+    if offers.is_ours(resource, prefix):
+        return True
+    if not any(s.resource == resource for gpu in gpus for s in gpu.status.slices):
+        return False
+    domain, slash, _ = resource.partition("/")
+    by_now = bool(slash) and domain in (GROUP, prefix)
+    return by_now or any(offers.is_ours(resource, noted) for noted in node.noted_prefixes)
 
 
 def _candidates(world: World, node: Node) -> set[str]:

@@ -23,7 +23,7 @@ class Node:
         since = self.now - written * self.period
         is_low = self.lowers_after is not None and since >= self.lowers_after
         count = 0 if is_low else 4
-        return NodeStatus({SLICES: count, WHOLE: count, HCA: 2}, f"kubelet {written}")
+        return NodeStatus({SLICES: count, WHOLE: count, HCA: count}, f"kubelet {written}")
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -42,9 +42,18 @@ def test_an_agent_ends_while_the_kubelet_s_next_write_is_far_away(period: float)
     assert node.now - 100.7 < 2 * period + 1
 
 
-def test_only_what_the_operator_lowers_is_waited_for() -> None:
+@pytest.mark.parametrize("resource", [HCA, "gpu.tessera.dev/small"])
+def test_every_resource_with_devices_is_waited_for(resource: str) -> None:
+    """Functions of HCAs, and slices that sharing gave any name."""
     node = Node()
-    assert node.wait(HCA)
+    assert node.wait(resource)
+    assert node.status().allocatable[HCA] == 0
+    assert node.now > 101.2
+
+
+def test_an_agent_that_offers_nothing_ends_at_once() -> None:
+    node = Node()
+    assert node.wait()
     assert node.now == 100.7
 
 

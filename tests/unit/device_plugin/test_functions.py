@@ -374,6 +374,6 @@ def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
         *(settings, unused, unused, kube, unused, tmp_path, threading.Event(), unused, unused)
     )
     monkeypatch.setattr(agent._reporter, "report_leaving", lambda _: None)
-    agent._cdi.write_functions(FUNCTIONS)
+    agent._offering.cdi.write_functions(FUNCTIONS)
     agent._say_that_it_leaves()
     assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)

@@ -7,6 +7,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from device_plugin.agent.desired import Desired
 from device_plugin.agent.holding import ABSENT_S, HolderMemory
 from device_plugin.agent.loop import Agent
 from device_plugin.backends.gpud import Gpud
@@ -121,7 +122,7 @@ def test_who_has_not_heard_what_is_shared_tells_nobody() -> None:
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
     agent._tell_sharing(inventory, {})
     gpud.set_sharing.assert_not_called()
-    agent._objects = ()
+    agent._offering.desire(Desired(), in_pool=False)
     agent._tell_sharing(inventory, {})
     gpud.set_sharing.assert_called_once_with({})
 

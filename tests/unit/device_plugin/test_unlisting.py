@@ -1,6 +1,5 @@
 """A slice that has to go leaves the kubelet's list when no pod is bound to it any more."""
 
-import dataclasses
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,15 +7,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from device_plugin.agent import unlisting
-from device_plugin.agent.steps import Steps
-from device_plugin.agent.unlisting import FRESH_S, LONGEST_S, LOW_S, Unlisting
+from device_plugin.agent.allocatable import FRESH_S, LONGEST_S, LOW_S, QUIET_MOST_S
+from device_plugin.agent.unlisting import Unlisting
 from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import ClusterError
-from device_plugin.inventory.model import Gpu, Inventory, MigSlice
-from device_plugin.inventory.resources import Offered
+from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.kube import node_status
 from device_plugin.kube.node_status import NodeStatus
-from gpu_operator.api.v1alpha1.sharing import Shared, SharingKind
 from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
@@ -31,8 +28,6 @@ def mig_slice(start: int) -> MigSlice:
 
 SLICES = tuple(map(mig_slice, range(4)))
 GPU = Gpu("GPU-1", 0, BOARD, "Healthy", SLICES)
-INVENTORY = Inventory("1", "/lib", 1, 0, True, "", ("seccomp",), (GPU,))
-NAMED = Offered({s.uuid: RESOURCE for s in SLICES})
 
 
 @dataclass
@@ -44,8 +39,7 @@ class Node:
     wrote: int | None = 0
     reachable: bool = True
     leaving: tuple[MigSlice, ...] = SLICES[:3]
-    resources: Offered = NAMED
-    inventory: Inventory = INVENTORY
+    resource: str = RESOURCE
 
     def __post_init__(self) -> None:
         self.unlisting = Unlisting(self.look, lambda: self.now)
@@ -59,9 +53,9 @@ class Node:
     def passes(self, after_s: float = 0.0) -> set[str]:
         """Make a pass of the agent; return which slices are listed yet of those that have to go."""
         self.now += after_s
-        steps = {"GPU-1": Steps(withdraw=self.leaving)}
-        steps = self.unlisting.advance(steps, self.inventory, self.resources, {})
-        return {s.uuid for s in steps["GPU-1"].listed}
+        leaving = {one.uuid: self.resource for one in self.leaving}
+        self.unlisting.advance(leaving, {RESOURCE: len(SLICES) - len(leaving)})
+        return leaving.keys() - self.unlisting.unlisted
 
 
 def test_slices_stay_listed_until_the_kubelet_wrote_and_the_operator_lowered_again() -> None:
@@ -135,55 +129,29 @@ def test_where_no_writer_is_known_for_the_kubelet_slices_leave_when_allocatable_
 
 
 def test_what_is_offered_as_nothing_leaves_at_once() -> None:
-    assert not Node(resources=Offered()).passes()
+    assert not Node(resource="").passes()
 
 
 def test_without_an_api_server_slices_leave_at_once() -> None:
-    steps = Unlisting().advance({"GPU-1": Steps(withdraw=SLICES)}, INVENTORY, NAMED, {})
-    assert steps["GPU-1"].listed == ()
+    leaving = Unlisting()
+    leaving.advance({"MIG-0": RESOURCE}, {})
+    assert leaving.unlisted == {"MIG-0"}
 
 
-def test_shares_are_counted_as_often_as_they_are_listed() -> None:
-    shared = Shared(
-        name="mig-1g.10gb", offered_as="mig-1g.10gb", replicas=5, kind=SharingKind.TIME_SLICING
-    )
-    node = Node(resources=Offered(NAMED.names, "", {"MIG-3": shared}), allocatable=6)
+def test_a_long_time_without_a_write_is_no_period() -> None:
+    """A kubelet with nothing to raise writes every few minutes, and every 10 s later on."""
+    node = Node(allocatable=1, leaving=SLICES[:3])
     node.passes()
     node.wrote = 1
-    node.passes(0.1)
-    assert node.passes(0.3)  # 6 are more than the five that stay
-    node.allocatable = 5
-    assert node.passes(0.1)
-    assert not node.passes(LOW_S)
-
-
-@pytest.mark.parametrize("whole_gpu", [False, True])
-def test_what_is_sick_does_not_stay_for_pods(whole_gpu: bool) -> None:
-    """The kubelet does not count it: with three leaving and it, nothing is to be bound to."""
-    why = "Unhealthy: Xid 48"
-    sick = (*SLICES[:3], dataclasses.replace(SLICES[3], health=why))
-    gpus = (dataclasses.replace(GPU, slices=sick),)
-    if whole_gpu:
-        second = dataclasses.replace(GPU, uuid="GPU-2", health=why, slices=SLICES[3:])
-        gpus = (dataclasses.replace(GPU, slices=SLICES[:3]), second)
-    node = Node(allocatable=1, inventory=dataclasses.replace(INVENTORY, gpus=gpus))
+    for _ in range(100):
+        node.passes(0.2)
+    node.leaving = ()
     node.passes()
-    node.wrote = 1
-    node.passes(0.1)
-    assert node.passes(LOW_S)
-    node.allocatable = 0
+    node.leaving = SLICES[:3]
+    node.passes()
     node.wrote = 2
-    assert node.passes(0.1)
-    assert not node.passes(LOW_S)
-
-
-def test_what_is_sick_leaves_at_once() -> None:
-    """The kubelet does not count it, so it has nothing to write: 25 s would be waited in vain."""
-    sick = dataclasses.replace(SLICES[0], health="Unhealthy: Xid 48")
-    gpu = dataclasses.replace(GPU, slices=(sick, *SLICES[1:]))
-    inventory = dataclasses.replace(INVENTORY, gpus=(gpu,))
-    node = Node(allocatable=3, leaving=(sick, SLICES[1]), inventory=inventory)
-    assert node.passes() == {"MIG-1"}
+    node.passes(0.1)
+    assert node.passes(QUIET_MOST_S + 0.1)
 
 
 def test_what_is_about_to_leave_is_given_away_last() -> None:

@@ -9,10 +9,11 @@ from gpu_operator.api.v1alpha1 import HCA_RESOURCE, POOL_LABEL, RESOURCE_PREFIXE
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import HCAs
 from gpu_operator.controllers import node_status
-from gpu_operator.controllers.world import ChartPolicy, World
+from gpu_operator.controllers.world import AgentPod, ChartPolicy, World
 from gpu_operator.kube.actions import Manager, PatchNode
 
 SMALL = "gpu.tessera.dev/mig-1g.10gb"
+AGENT = {"n1": AgentPod("agent", "n1", "p")}
 
 
 def having(count: str, *gpus: Any, resource: str = SMALL, **changes: Any) -> World:
@@ -170,4 +171,62 @@ def test_a_resource_of_hcas_is_removed_when_no_pool_asks_for_them() -> None:
         "/status/capacity/rdma.tessera.dev~1hca",
         "/status/allocatable/rdma.tessera.dev~1hca",
     ]
-    assert operations(having("8", unasked, resource=HCA_RESOURCE, zero_since=zero), 1e9) == []
+    offers = having("8", unasked, gpu(), resource=HCA_RESOURCE, zero_since=zero, agents=AGENT)
+    assert operations(offers, 1e9) == []
+
+
+LOWERED = [
+    ("test", "/status/allocatable/rdma.tessera.dev~1hca", "8"),
+    ("replace", "/status/allocatable/rdma.tessera.dev~1hca", "0"),
+]
+
+
+@pytest.mark.parametrize("reported", [True, False])
+def test_functions_of_hcas_are_lowered_while_their_agent_ends_or_is_away(reported: bool) -> None:
+    """The agent that ends waits for it; a pod that terminates is no agent of the world."""
+    there = gpu(reported=reported)
+    assert operations(having("8", there, resource=HCA_RESOURCE, agents=AGENT)) == []
+    assert operations(having("8", there, resource=HCA_RESOURCE)) == LOWERED
+
+
+def test_functions_of_hcas_are_lowered_when_their_node_leaves_its_pool() -> None:
+    assert operations(having("8", resource=HCA_RESOURCE, agents=AGENT)) == LOWERED
+
+
+@pytest.mark.parametrize("changed_to", ["nvidia.com", "gpu.tessera.dev"])
+def test_an_agent_of_an_earlier_prefix_ends_when_its_resources_are_lowered(changed_to: str) -> None:
+    """A change of the prefix replaces the agent, which waits until no pod can be bound."""
+    former = {"nvidia.com": SMALL, "gpu.tessera.dev": SHARED}[changed_to]
+    policy = ChartPolicy(GPUPolicySpec(resource_prefix=changed_to))
+    notes = {RESOURCE_PREFIXES: "nvidia.com"} if former == SHARED else {}
+    for admitted, expected in ((True, []), (False, ["7", "0"])):
+        update = {"resource": former, "admitted": admitted}
+        have = [mig_slice(f"1g.10gb@{i}").model_copy(update=update) for i in range(7)]
+        on = node(annotations=notes, capacity={former: "7"}, allocatable={former: "7"})
+        seen = world(on, gpu(have=have), chart_policy=policy)
+        assert [value for _, _, value in operations(seen)] == expected
+
+
+def test_another_plugin_s_resource_of_an_earlier_prefix_is_left_alone() -> None:
+    on = node(
+        annotations={RESOURCE_PREFIXES: "nvidia.com"},
+        capacity={SHARED: "7"},
+        allocatable={SHARED: "7"},
+    )
+    assert operations(world(on, gpu(have=[mig_slice("1g.10gb@0")]))) == []
+
+
+@pytest.mark.parametrize(
+    ("resource", "lowered"),
+    [("gpu.tessera.dev/small", True), ("example.com/small", False), ("cpu", False)],
+)
+def test_a_resource_that_sharing_named_is_lowered_with_a_prefix_of_ours(
+    resource: str, lowered: bool
+) -> None:
+    """What an agent reports is no reason to touch a resource of another kind."""
+    one = mig_slice("1g.10gb@0").model_copy(update={"resource": resource, "admitted": False})
+    notes = {RESOURCE_PREFIXES: resource.partition("/")[0]}  # as the report has it noted
+    figures = {"capacity": {resource: "4"}, "allocatable": {resource: "4"}}
+    seen = world(node(annotations=notes, **figures), gpu(have=[one]))
+    found = node_status.reconcile(seen, "n1", 0.0).actions
+    assert any(isinstance(a, PatchNode) and a.status for a in found) is lowered

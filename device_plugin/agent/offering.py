@@ -1,0 +1,190 @@
+"""What the node offers to the kubelet: slices by resource, HCA functions, and nothing too early.
+
+A device leaves a list only after the scheduler cannot bind pods to it (``unlisting``), whether its
+layout, its name, the node's strategy, its sharing or its pool takes it away.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from device_plugin.agent.cdi_files import CdiFiles
+from device_plugin.agent.claims import ClaimOffer
+from device_plugin.agent.desired import Desired
+from device_plugin.agent.functions import FunctionBinder
+from device_plugin.agent.holders import Holders
+from device_plugin.agent.listing import Listing
+from device_plugin.agent.steps import Steps
+from device_plugin.agent.unlisting import Unlisting
+from device_plugin.cdi import nvidia
+from device_plugin.config import Settings
+from device_plugin.dp.functions import FunctionOffer
+from device_plugin.dp.kubelet_side import KubeletSide
+from device_plugin.dp.offer import HEALTHY, Offer
+from device_plugin.dp.slices import SliceOffer
+from device_plugin.inventory.functions import RESOURCE, HcaFunction
+from device_plugin.inventory.model import Inventory, is_given
+from device_plugin.inventory.numa import numa_nodes
+from device_plugin.inventory.resources import Offered, by_resource, offered
+from device_plugin.kube.node_status import NodeStatus
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.api.v1alpha1.sharing import Shared
+
+
+class Offering:
+    """Used by the reconcile thread only.
+
+    ``informed``: the API server has reported GPU objects, maybe none. ``in_pool``: the last report
+    had some. ``listed``: the resources of which the last lists had a healthy device.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        libraries_dir: Path,
+        kubelet_side: KubeletSide,
+        holders: Holders,
+        binder: FunctionBinder,
+        claims: ClaimOffer,
+        look: Callable[[], NodeStatus] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.cdi = CdiFiles(settings, libraries_dir)
+        self.unlisting = Unlisting(look, clock)
+        self._listing = Listing(clock)
+        self._settings = settings
+        self._libraries_dir = str(libraries_dir)
+        self._kubelet_side = kubelet_side
+        self._holders = holders
+        self._binder = binder
+        self._claims = claims
+        self._numa_nodes = numa_nodes()
+        self._strategy = Strategy.MIXED  # no pod is bound before the API server has reported one
+        self._sharing: Mapping[str, Sequence[Shared]] = {}
+        self.informed = self.in_pool = False
+        self.listed = frozenset[str]()
+
+    def desire(self, desired: Desired, in_pool: bool) -> None:
+        """Note how slices are to be named and shared, and whether the node has GPU objects."""
+        self._strategy, self._sharing = desired.strategy, desired.sharing
+        self.informed, self.in_pool = True, in_pool
+
+    @property
+    def settled(self) -> bool:
+        """Return whether no device is on its way from a list, or between two."""
+        return not (self.unlisting.waits or self._listing.settles)
+
+    def named(
+        self, inventory: Inventory, steps: Mapping[str, Steps]
+    ) -> tuple[Offered, Mapping[str, str]]:
+        """Return what slices are offered as, and which ones pods got as something else."""
+        target = self._target(inventory, steps)
+        resources = self._listing.present(target, inventory.unclaimed())
+        given = self._holders.given()
+        return resources, {
+            uuid: given[uuid]
+            for uuid, name in resources.names.items()
+            if given.get(uuid, name) != name
+        }
+
+    def shares(
+        self, inventory: Inventory, steps: Mapping[str, Steps]
+    ) -> dict[str, tuple[str, int]] | None:
+        """Return kind and number of shares of shared slices, by UUID; None: not known yet."""
+        if not self.informed:
+            return None
+        shared = self.named(inventory, steps)[0].shared
+        return {uuid: (one.kind.value, one.replicas) for uuid, one in shared.items()}
+
+    def advance(self, inventory: Inventory, steps: Mapping[str, Steps]) -> dict[str, Steps]:
+        """Decide which devices leave their lists now; return the steps that say so."""
+        slices, target = inventory.unclaimed(), self._target(inventory, steps)
+        _, elsewhere = self.named(inventory, steps)
+        withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
+        moving = self._listing.moving(target, slices)
+        given = {s.uuid for gpu in inventory.gpus for s in gpu.unclaimed if is_given(gpu, s)}
+        leaving: dict[str, str] = {}
+        for uuid in withdrawn | moving:
+            entry = self._listing.entry(uuid, target)
+            # The scheduler binds nothing to a sick slice, nor does the kubelet write of it.
+            on_list = entry is not None and uuid in given and uuid not in elsewhere
+            leaving[uuid] = entry.resource if on_list and entry is not None else ""
+        leaving |= {one.id: RESOURCE for one in self._leaving_functions()}
+        staying = self._listing.staying(target, inventory, withdrawn | elsewhere.keys())
+        self.unlisting.advance(leaving, staying)
+        left = moving & self.unlisting.unlisted
+        self._listing.leave(left, target)
+        for uuid in left - withdrawn:
+            self.unlisting.forget(uuid)
+        return {gpu: self._marked(step) for gpu, step in steps.items()}
+
+    def offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
+        """Give the kubelet its lists and write their CDI files.
+
+        Raises:
+            OSError: a file or socket on the node could not be written.
+        """
+        slices, target = inventory.unclaimed(), self._target(inventory, steps)
+        resources, elsewhere = self.named(inventory, steps)
+        withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
+        gone = withdrawn & self.unlisting.unlisted | elsewhere.keys()
+        gone |= self._listing.hidden(target, slices)
+        leaving = withdrawn | self._listing.moving(target, slices)
+        prefix = self._settings.resource_prefix
+        programs = nvidia.program_mounts(self._libraries_dir) if self._settings.nvidia_smi else ()
+        self.cdi.write_slices(inventory, programs)
+        names, kept = resources.names, self._claims.kept()
+        active = by_resource(names, (s for s in slices if s.uuid not in gone))
+        former = by_resource(names, (s for s in slices if s.uuid in gone))
+        offers: dict[str, Offer] = {
+            name: SliceOffer(
+                active.get(name, ()),
+                inventory.gpus,
+                self._libraries_dir,
+                former.get(name, ()),
+                prefix,
+                self._numa_nodes,
+                programs,
+                resources.shared,
+                name in kept,
+                frozenset(leaving),
+            )
+            for name in sorted(active.keys() | former.keys())
+        }
+        offers = kept | offers | self._functions(inventory)
+        self._kubelet_side.update(offers)
+        if self.informed:
+            self._listing.record(resources, {s.uuid for group in active.values() for s in group})
+        self.listed = frozenset(
+            name
+            for name, one in offers.items()
+            if any(device.health == HEALTHY for device in one.devices())
+        )
+
+    def _target(self, inventory: Inventory, steps: Mapping[str, Steps]) -> Offered:
+        """Return what slices are to be offered as."""
+        withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
+        prefix, slices = self._settings.resource_prefix, inventory.unclaimed()
+        return offered(prefix, self._strategy, slices, withdrawn, self._sharing)
+
+    def _marked(self, steps: Steps) -> Steps:
+        unlisted = self.unlisting.unlisted
+        return replace(steps, listed=tuple(s for s in steps.withdraw if s.uuid not in unlisted))
+
+    def _leaving_functions(self) -> Sequence[HcaFunction]:
+        """Return the functions of a node that leaves its pool: it has no GPU objects any more."""
+        away = self.informed and not self.in_pool
+        return self._binder.functions if away and RESOURCE in self.listed else ()
+
+    def _functions(self, inventory: Inventory) -> dict[str, Offer]:
+        functions = self._binder.functions
+        if self.informed and not self.in_pool:
+            waiting = {one.id for one in self._leaving_functions()} - self.unlisting.unlisted
+            functions = tuple(one for one in functions if one.id in waiting)
+        self.cdi.write_functions(functions)
+        if not functions:
+            return {}
+        roots = {s.uuid: gpu.index for gpu in inventory.gpus for s in gpu.slices}
+        healthy, nodes = self._binder.healthy, self._numa_nodes
+        return {RESOURCE: FunctionOffer(functions, self._libraries_dir, healthy, roots, nodes)}

@@ -1,0 +1,310 @@
+"""No pod fails when what a node offers changes its name, its shares, or is not offered any more.
+
+The agent's loop and the operator's decision about a node's status are the real ones. Kubelet,
+scheduler and gpud are a model: each acts at its own pace, and a pod is always waiting.
+"""
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from device_plugin.agent import unlisting
+from device_plugin.agent.allocatable import LONGEST_S
+from device_plugin.agent.holders import Holders
+from device_plugin.agent.listing import SETTLE_S
+from device_plugin.agent.loop import Agent
+from device_plugin.config import Settings
+from device_plugin.dp.allocations import Allocations
+from device_plugin.dp.offer import HEALTHY, Offer
+from device_plugin.inventory.functions import RESOURCE as HCA, HcaFunction
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
+from device_plugin.kube.gpu_object import GpuObject
+from device_plugin.kube.node_status import NodeStatus
+from device_plugin.podresources.client import Listing as PodListing
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus, PlacedInstance
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.api.v1alpha1.resource import Meta, Resource
+from gpu_operator.api.v1alpha1.sharing import Shared, SharingKind
+from gpu_operator.controllers import node_status
+from gpu_operator.controllers.world import AgentPod, Node, World
+from gpu_operator.kube.actions import PatchNode
+from mig import geometry, planner
+
+BOARD = geometry.board("h100-80gb")
+UUIDS = ("GPU-11111111-1111-4111-8111-111111111111", "GPU-21111111-1111-4111-8111-111111111111")
+SMALL = [BOARD.instance("1g.10gb", start) for start in range(3)]
+OTHER = [BOARD.instance("2g.20gb", 0)]
+TICK_S = 0.1
+
+
+def shared(replicas: int, offered_as: str = "mig-1g.10gb") -> Shared:
+    kind = SharingKind.TIME_SLICING
+    return Shared(name="mig-1g.10gb", offered_as=offered_as, replicas=replicas, kind=kind)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the operator asks of the node's two GPUs."""
+
+    strategy: Strategy = Strategy.MIXED
+    second: str = "small"
+    sharing: tuple[Shared, ...] = ()
+    in_pool: bool = True
+
+
+Edit = tuple[Wanted, Wanted, str]
+PLAIN = Wanted()
+SINGLE = Wanted(Strategy.SINGLE)
+FOUR = Wanted(sharing=(shared(4),))
+EDITS: dict[str, Edit] = {
+    "strategy mixed to single": (PLAIN, SINGLE, "gpu"),
+    "strategy single to mixed": (SINGLE, PLAIN, "mig-1g.10gb"),
+    "strategy none": (PLAIN, Wanted(Strategy.NONE), ""),
+    "single gets mixed kinds": (SINGLE, replace(SINGLE, second="other"), ""),
+    "sharing renames": (PLAIN, Wanted(sharing=(shared(4, "fourth"),)), "fourth"),
+    "sharing ends with its name": (Wanted(sharing=(shared(4, "fourth"),)), PLAIN, "mig-1g.10gb"),
+    "fewer shares": (FOUR, Wanted(sharing=(shared(2),)), "mig-1g.10gb"),
+    "shared no longer": (FOUR, PLAIN, "mig-1g.10gb"),
+    "shared from now on": (PLAIN, FOUR, "mig-1g.10gb"),
+    "a layout takes slices away": (PLAIN, replace(PLAIN, second="none"), "mig-1g.10gb"),
+    "the node leaves its pool": (PLAIN, replace(PLAIN, in_pool=False), ""),
+}
+
+
+@dataclass
+class Cluster:
+    """One node; ``known`` is what the scheduler sees, ``failed`` counts rejected pods."""
+
+    directory: Path
+    random: random.Random
+    wanted: Wanted
+    period_s: float
+    now: float = 1000.0
+    failed: int = 0
+    due: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
+    bound: dict[str, int] = field(default_factory=dict)
+    pods: dict[str, tuple[str, str]] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
+    offers: dict[str, Offer] = field(default_factory=dict)
+    writes: int = 0
+    admitted: int = 0
+
+    def __post_init__(self) -> None:
+        self.slices: dict[str, dict[geometry.Instance, str]] = {uuid: {} for uuid in UUIDS}
+        self.status = {uuid: GPUStatus() for uuid in UUIDS}
+        self.allocations = Allocations(clock=lambda: self.now)
+        self.made = 0
+        self.next_write = self.now + self.random.uniform(0, self.period_s)
+        self.next_pass = self.now
+        self.next_answer = self.now
+        silent = {n: lambda *a, **k: True for n in ("post", "post_gpu", "post_claim")}
+        functions = (HcaFunction("HCA-1", 0, "/run/1", "/run/2"),)
+        binder: Any = SimpleNamespace(functions=functions, wake=lambda: None, healthy=True)
+        objects: Any = SimpleNamespace(gpus=self.objects, apply_status=self.apply_status)
+        gpud: Any = self
+        side: Any = self
+        pods: Any = SimpleNamespace(list=self.listing)
+        holders = Holders(pods, gpud, "agent", lambda: self.now)
+        home = self.directory / "lib" / "0"
+        home.mkdir(parents=True)
+        settings = Settings("n1", "agent", cdi_dir=self.directory, use_cdi=False)
+        quiet: Any = SimpleNamespace(**silent)
+        self.agent = Agent(
+            *(settings, gpud, holders, objects, side, home, threading.Event(), quiet, binder),
+            node_status=self.look,
+            clock=lambda: self.now,
+        )
+
+    # gpud
+
+    def inventory(self) -> Inventory:
+        gpus = []
+        for index, uuid in enumerate(UUIDS):
+            made = self.slices[uuid].items()
+            found = (MigSlice(u, uuid, i, 1, 0, 1, f"/run/{u}", 0, ()) for i, u in made)
+            gpus.append(Gpu(uuid, index, BOARD, "Healthy", tuple(found)))
+        return Inventory("1", "/lib", 1, 0, True, "", ("seccomp",), tuple(gpus))
+
+    def create_instance(
+        self, gpu: str, profile: str, start: int, compute_start: int | None = None
+    ) -> None:
+        self.made += 1
+        instance = BOARD.instance(profile, start, compute_start)
+        self.slices[gpu][instance] = f"MIG-{self.made:08x}-1111-4111-8111-111111111111"
+
+    def destroy_instance(self, uuid: str) -> None:
+        assert all(shared_uuid(device) != uuid for _, device in self.pods.values())
+        for made in self.slices.values():
+            for instance in [i for i, u in made.items() if u == uuid]:
+                del made[instance]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("listed", "keep_only", "condemn", "spare", "pending", "all_ours"):
+            return getattr(self.allocations, name)
+        if name in ("configure", "set_sharing", "set_holders", "claimed"):
+            return lambda *a, **k: None
+        raise AttributeError(name)
+
+    # The kubelet, as the agent sees it
+
+    def update(self, offers: dict[str, Offer]) -> None:
+        self.offers = dict(offers)
+
+    def connected(self) -> frozenset[str]:
+        return frozenset(self.offers)
+
+    def healthy(self) -> dict[str, list[str]]:
+        found = {}
+        for name, offer in self.offers.items():
+            found[name] = [one.ID for one in offer.devices() if one.health == HEALTHY]
+        return found
+
+    def listing(self) -> PodListing:
+        held: dict[str, tuple[HolderPod, ...]] = {}
+        given = {device: name for name, device in self.pods.values() if name != HCA}
+        for pod, (_, device) in self.pods.items():
+            held[device] = (HolderPod("team", pod, f"uid-{pod}"),)
+        return PodListing(held, given, frozenset({"agent"}))
+
+    # The API server
+
+    def objects(self) -> list[GpuObject]:
+        leaves, spec = not self.wanted.in_pool, self.specs()
+        return [GpuObject(u, u, 1, leaves, spec[u], self.status[u]) for u in spec]
+
+    def specs(self) -> dict[str, GPUSpec]:
+        """Return the specs of the GPU objects; of a pool that is left they go after their slices."""
+        if not self.wanted.in_pool and not any(one.slices for one in self.status.values()):
+            return {}
+        second = {"small": SMALL, "other": OTHER, "none": []}[self.wanted.second]
+        return {
+            uuid: GPUSpec(
+                node_name="n1",
+                index=index,
+                board=BOARD.key,
+                uuid=uuid,
+                pool="p",
+                instances=tuple(PlacedInstance.at(planner.place_of(i)) for i in places),
+                mig_strategy=self.wanted.strategy,
+                sharing=self.wanted.sharing,
+            )
+            for index, (uuid, places) in enumerate(zip(UUIDS, (SMALL, second), strict=True))
+        }
+
+    def apply_status(self, name: str, status: GPUStatus) -> None:
+        self.status[name] = status
+
+    def look(self) -> NodeStatus:
+        return NodeStatus(self.known, f"kubelet {self.writes}")
+
+    def operator_acts(self) -> None:
+        specs = self.specs().items()
+        gpus = {u: Resource(Meta("GPU", u, u), s, self.status[u]) for u, s in specs}
+        figures = {name: str(count) for name, count in self.known.items()}
+        node = Node("n1", "uid", {}, {}, {n: str(c) for n, c in self.capacity.items()}, figures)
+        agents = {"n1": AgentPod("agent", "n1", "p")}
+        seen = World({"n1": node}, gpus=gpus, agents=agents)
+        for action in node_status.reconcile(seen, "n1", self.now).actions:
+            if isinstance(action, PatchNode) and action.status:
+                for one in action.operations:
+                    if one["op"] == "replace":
+                        name = one["path"].removeprefix("/status/allocatable/")
+                        self.known[name.replace("~1", "/")] = int(one["value"])
+
+    # What happens as time goes by
+
+    def later(self, least_s: float, most_s: float, act: Callable[[], None]) -> None:
+        self.due.append((self.now + self.random.uniform(least_s, most_s), act))
+
+    def tick(self) -> None:
+        self.now += TICK_S
+        ready = [act for at, act in self.due if at <= self.now]
+        self.due = [one for one in self.due if one[0] > self.now]
+        for act in ready:
+            act()
+        if self.now >= self.next_write:
+            self.next_write = self.now + self.period_s * self.random.uniform(1, 1.04)
+            counts = {name: len(ids) for name, ids in self.healthy().items()}
+            self.later(0.0, 0.1, lambda: self.kubelet_writes(counts))
+        if self.now >= self.next_answer:
+            self.next_answer = self.now + self.random.uniform(0.2, 0.5)
+            self.operator_acts()
+        for name, count in self.known.items():
+            while count > self.bound.get(name, 0):
+                self.bound[name] = self.bound.get(name, 0) + 1
+                self.later(0.2, 0.45, lambda name=name: self.kubelet_admits(name))  # type: ignore[misc]
+        if self.now >= self.next_pass:
+            self.next_pass = self.now + self.random.uniform(0.2, 0.5)
+            self.agent.attempt()
+
+    def kubelet_writes(self, counts: dict[str, int]) -> None:
+        counts = dict.fromkeys(self.capacity, 0) | counts
+        if counts != self.known:
+            self.capacity, self.known = dict(counts), dict(counts)
+            self.writes += 1
+
+    def kubelet_admits(self, name: str) -> None:
+        taken = {shared_uuid(d) if name == HCA else d for _, d in self.pods.values()}
+        free = [device for device in self.healthy().get(name, ()) if device not in taken]
+        chosen = self.random.choice(free) if free else ""
+        if not chosen or self.allocations.allocate([chosen]) is not None:
+            self.failed += 1
+            self.bound[name] -= 1
+            return
+        self.admitted += 1
+        pod = f"pod-{self.admitted}"
+        self.pods[pod] = (name, chosen)
+        self.later(0.2, 0.6, lambda: self.pod_ends(pod))
+
+    def pod_ends(self, pod: str) -> None:
+        name, _ = self.pods.pop(pod)
+        self.bound[name] -= 1
+
+    def go_on(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.tick()
+
+
+def run(directory: Path, edit: Edit, seed: int, period_s: float) -> Cluster:
+    before, after, _ = edit
+    cluster = Cluster(directory, random.Random(seed), before, period_s)
+    cluster.go_on(2 * period_s + 3)
+    assert cluster.admitted
+    cluster.wanted = after
+    phases = 1 if after.in_pool else 2  # the functions after the slices
+    cluster.go_on(phases * LONGEST_S + SETTLE_S + period_s + 5)
+    return cluster
+
+
+@pytest.mark.parametrize(("seed", "period_s"), [(0, 2.0), (1, 10.0)])
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS.keys())
+def test_no_pod_fails_when_what_is_offered_changes(
+    edit: Edit, seed: int, period_s: float, tmp_path: Path
+) -> None:
+    cluster = run(tmp_path, edit, seed, period_s)
+    assert cluster.failed == 0
+    there = {name for name, ids in cluster.healthy().items() if ids}
+    expected = {f"gpu.tessera.dev/{edit[2]}"} if edit[2] else set()
+    assert there - {HCA} == expected
+    assert (HCA in there) is edit[1].in_pool
+
+
+RENAMES = list(EDITS)[:8]
+
+
+@pytest.mark.parametrize("name", RENAMES)
+def test_the_model_fails_pods_where_slices_change_at_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The order before ADR 110: the list first."""
+    monkeypatch.setattr(unlisting, "LONGEST_S", 0.0)
+    failed = [run(tmp_path / str(s), EDITS[name], s, 2.0).failed for s in (1, 5)]
+    assert sum(failed) > 0
