@@ -28,7 +28,8 @@ async def take_over(
     """Wait until this process is the only gpud of a state directory; False if ``stop`` came first.
 
     ``stands_by`` is called once if another gpud has to end first, as soon as this one is ``warm``:
-    could start contexts at once. ``wait_seconds`` None waits for the other one without limit.
+    could start contexts at once. What it raises ends the wait. ``wait_seconds`` None waits for the
+    other one without limit.
 
     Raises:
         JournalError: it did not end in time.
@@ -40,8 +41,8 @@ async def take_over(
     while not journal.try_lock(state_dir):
         if not said and warm():
             said = True
-            logger.info("gpud_stands_by state_dir=%s", state_dir)
             stands_by()
+            logger.info("gpud_stands_by state_dir=%s", state_dir)
         if wait_seconds is not None and loop.time() - begin >= wait_seconds:
             raise JournalError(f"another gpud holds {state_dir / journal.LOCK_NAME}")
         with suppress(TimeoutError):
@@ -50,15 +51,3 @@ async def take_over(
         if stop.is_set():
             return False
     return True
-
-
-def not_ready(path: Path | None) -> None:
-    """Remove the file that an earlier gpud of the container has left. Raises OSError."""
-    if path is not None:
-        path.unlink(missing_ok=True)
-
-
-def say_ready(path: Path | None) -> None:
-    """Make the file that a readiness probe looks for. Raises OSError."""
-    if path is not None:
-        path.write_text("ready\n", encoding="ascii")

@@ -17,7 +17,7 @@ from vgpu_sim import config
 from vgpu_sim.cli import interrupts, placing, run
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StartFailed
-from vgpu_sim.gpud.__main__ import main as gpud
+from vgpu_sim.gpud.command import main as gpud
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from vgpu_sim import config
-from vgpu_sim.gpud import __main__ as entry
+from vgpu_sim.gpud import command as entry
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
 from vgpu_sim.gpud.options import NodeOptions
 from vgpu_sim.hal import limits

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.gpud import standby
+from vgpu_sim.gpud import readiness, standby
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.errors import JournalError
 
@@ -48,7 +48,7 @@ def test_a_predecessor_is_waited_for_and_that_is_said_once(
 
         def stands_by() -> None:
             said.append("stands by")
-            standby.say_ready(ready)
+            readiness.announce(ready)
 
         waiting = asyncio.create_task(
             standby.take_over(tmp_path, wait_seconds, asyncio.Event(), lambda: True, stands_by)
