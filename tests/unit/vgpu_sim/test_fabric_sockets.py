@@ -1,0 +1,73 @@
+"""The options of the sockets of a wire, of both families: what the packets' headers depend on."""
+
+import ipaddress
+import socket
+
+import pytest
+
+from vgpu_sim.fabric import wire_sockets
+from vgpu_sim.fabric.wire import WireAddress
+from vgpu_sim.fabric.wire_sockets import open_sockets
+
+FOUR, SIX = WireAddress(ipaddress.ip_address("127.9.0.1")), WireAddress(ipaddress.ip_address("::1"))
+UDP_GRO = 104
+# Of linux/in.h and linux/in6.h: packets leave with "don't fragment" set and ECT(0), and the ECN
+# bits of each that arrives are reported beside it.
+OPTIONS = {
+    4: {
+        (socket.IPPROTO_IP, 10): 2,  # IP_MTU_DISCOVER: IP_PMTUDISC_DO
+        (socket.IPPROTO_IP, socket.IP_TOS): 2,
+        (socket.IPPROTO_IP, socket.IP_RECVTOS): 1,
+    },
+    6: {
+        (socket.IPPROTO_IPV6, socket.IPV6_V6ONLY): 1,
+        (socket.IPPROTO_IPV6, 23): 2,  # IPV6_MTU_DISCOVER: IPV6_PMTUDISC_DO
+        (socket.IPPROTO_IPV6, socket.IPV6_TCLASS): 2,
+        (socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS): 1,
+    },
+}
+
+
+@pytest.fixture(params=[FOUR, SIX], ids=["IPv4", "IPv6"])
+def address(request, monkeypatch):
+    """Return a loopback address; any port stands for RoCEv2's, which other tests may hold."""
+    assert wire_sockets.PORT == 4791
+    monkeypatch.setattr(wire_sockets, "PORT", 0)
+    with socket.socket(socket.AF_INET6 if request.param.ip.version == 6 else socket.AF_INET) as one:
+        try:
+            one.bind((str(request.param.ip), 0))
+        except OSError:
+            pytest.skip("the machine has no loopback address of this family")
+    return request.param
+
+
+@pytest.mark.parametrize("segments", [False, True])
+def test_every_socket_has_the_options_that_its_packets_need(address, segments):
+    opened = open_sockets(address, lanes=3, segments=segments)
+    try:
+        receiving, *sending = opened.sockets
+        assert len(sending) == 2
+        for each in opened.sockets:
+            assert not each.getblocking()
+            found = {key: each.getsockopt(*key) for key in OPTIONS[address.ip.version]}
+            assert found == OPTIONS[address.ip.version]
+        assert bool(receiving.getsockopt(socket.IPPROTO_UDP, UDP_GRO)) is segments
+        assert all(0xC000 <= port <= 0xFFFF for port in opened.ports[1:])
+        # A sending socket drops what arrives: its buffer is the kernel's least.
+        rooms = [each.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) for each in opened.sockets]
+        assert max(rooms[1:]) < rooms[0]
+    finally:
+        opened.close()
+    assert all(each.fileno() == -1 for each in opened.sockets)
+
+
+def test_the_engine_gets_each_socket_with_its_port(address):
+    opened = open_sockets(address, lanes=2)
+    try:
+        wire = opened.structure(path_mtu=3, bytes_per_second=7)
+        assert bytes(wire.gid) == address.gid
+        assert (wire.lanes, wire.segments, wire.path_mtu, wire.bytes_per_second) == (2, 0, 3, 7)
+        pairs = list(zip(wire.fds[:2], wire.ports[:2], strict=True))
+        assert pairs == [(each.fileno(), each.getsockname()[1]) for each in opened.sockets]
+    finally:
+        opened.close()
