@@ -180,27 +180,33 @@ def test_bytes_of_a_launch_that_each_round_reads_again() -> None:
         assert traffic_of(kept, Counts(**one)).dram_read == pytest.approx(read)
 
 
-def test_one_more_pass_over_a_wait_for_shared_memory_takes_its_latency() -> None:
-    """Each pass: both instructions' issues, and the latency less the issue between."""
+@pytest.mark.parametrize("space", ["shared", "global"])
+def test_one_more_pass_over_a_wait_takes_the_latency_of_its_first_level(space: str) -> None:
+    """Each pass: both instructions' issues, what is waited for, and the latency that stays."""
+    place = {"shared": "tile", "global": "%rd1"}[space]
     source = (
         ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 p)\n{\n"
         ".reg .u32 %r<4>;\n.reg .u64 %rd<2>;\n.shared .align 16 .b8 tile[16];\n"
-        "ld.param.u64 %rd1, [p];\nld.shared.u32 %r1, [tile];\nadd.u32 %r2, %r1, 1;\n"
+        f"ld.param.u64 %rd1, [p];\nld.{space}.u32 %r1, [{place}];\nadd.u32 %r2, %r1, 1;\n"
         "st.global.u32 [%rd1], %r2;\nret;\n}\n"
     )
     (function,) = compiler.compile_ptx(source, capability=(9, 0)).functions
-    load = next(
-        i for i, one in enumerate(function.code) if alone(one)[CHAIN.index("short_waits")] == 1
-    )
+    kind = {"shared": "short_waits", "global": "long_waits"}[space]
+    load = [i for i, one in enumerate(function.code) if alone(one)[CHAIN.index(kind)] == 1][-1]
     use = next(
         i
         for i, one in enumerate(function.code)
         if i > load and {*function.code[load].dsts} & {*one.srcs}
     )
-    board = Scoreboard(function.code)
+    board, latencies = Scoreboard(function.code), Latencies()
     for at in (load, use):
         board.step(at)
-    assert board.short_waits == pytest.approx(1)
+    assert getattr(board, kind) == pytest.approx(1)
+    left = {
+        "shared": latencies.shared,
+        "global": latencies.l1 - board.long_covered,
+    }[space]
+    assert left > 0
     cycles, issues = passes(function.code, (load, use), unrolling.kept(function.code))
     assert issues == board.warp_issued
-    assert cycles == pytest.approx(issues + board.fixed_cycles + Latencies().shared)
+    assert cycles == pytest.approx(issues + board.fixed_cycles + left)
