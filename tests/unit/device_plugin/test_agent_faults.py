@@ -31,8 +31,10 @@ SLICES = tuple(MigSlice(str(one), "GPU-0", one, 1, 0, 1, "/run", 0, ()) for one 
 class _Gpud:
     def __init__(self) -> None:
         self.hit: list[str] = []
+        self.lasts_ms: list[int] = []
 
     def inject_fault(self, **asked: Any) -> None:
+        self.lasts_ms.append(asked["duration_ms"])
         self.hit.append(asked["instance"])
 
 
@@ -82,3 +84,25 @@ def test_a_time_that_is_none_is_refused_and_ends_no_agent(until: str) -> None:
     gpud, told = _carried_out(wanted)
     assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
     assert until in told.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "left_ms", "phase", "lasts_ms"),
+    [
+        (FaultKind.XID, None, FaultPhase.INJECTED, [0]),
+        (FaultKind.HANG, None, FaultPhase.ACTIVE, [0]),  # until it is taken out of the spec
+        (FaultKind.HANG, -1, FaultPhase.CLEARED, []),
+        (FaultKind.HANG, 0, FaultPhase.CLEARED, []),
+        (FaultKind.HANG, 1, FaultPhase.ACTIVE, [1]),
+        (FaultKind.HANG, 86_400_000, FaultPhase.ACTIVE, [86_400_000]),
+    ],
+)
+def test_a_lasting_fault_ends_at_its_time_and_others_have_no_duration(
+    kind: FaultKind, left_ms: int | None, phase: FaultPhase, lasts_ms: list[int]
+) -> None:
+    until = ""
+    if left_ms is not None:
+        until = (NOW + datetime.timedelta(milliseconds=left_ms)).isoformat()
+    xid = 31 if kind is FaultKind.XID else None
+    gpud, result = _carried_out(WantedFault(id="f", kind=kind, xid=xid, until=until))
+    assert (result.phase, gpud.lasts_ms) == (phase, lasts_ms)

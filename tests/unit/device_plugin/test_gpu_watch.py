@@ -128,8 +128,18 @@ def test_the_deletion_of_a_predecessor_does_not_take_the_successor() -> None:
         {"type": "MODIFIED", "object": document("a", 8, uid="new")},
         {"type": "DELETED", "object": document("a", 7, uid="old")},
     ]
-    watch, _ = following(Script([([document("a", 5, uid="old")], "6")], [events]))
+    watch, seen = following(Script([([document("a", 5, uid="old")], "6")], [events]))
     assert len(watch.gpus()) == 1
+    assert seen == [1, 1]  # the list and the successor; the late deletion changes nothing
+
+
+def test_a_deletion_wakes_the_agent_once_and_only_for_a_known_object() -> None:
+    gone = {"type": "DELETED", "object": document("a", 8)}
+    stranger = {"type": "DELETED", "object": document("b", 9, uid="b")}
+    kube = Script([([document("a", 5), document("c", 6, uid="c")], "7")], [[gone, gone, stranger]])
+    watch, seen = following(kube)
+    assert seen == [2, 1]
+    assert generations(watch) == {"c": 1}
 
 
 def test_a_version_that_is_forgotten_is_listed_anew_and_a_broken_connection_is_not() -> None:

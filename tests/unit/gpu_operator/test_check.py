@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from checked_cluster import SLICE, end_pods, furnish
@@ -9,6 +10,7 @@ from fake_cluster import FakeCluster
 
 from gpu_operator.app import check, validation
 from gpu_operator.config import Identity
+from gpu_operator.kube.actions import Delete
 
 IMAGE = validation.Image("registry/tessera:1", "Always", ("secret",))
 
@@ -135,3 +137,50 @@ def test_without_a_pool_it_says_so(cluster: FakeCluster) -> None:
     status, said = checked(cluster)
     assert status == 0
     assert "no GPUPool yet, so nothing was computed" in said
+
+
+class EndedPod:
+    """A cluster whose only pod has ended with a status."""
+
+    def __init__(self, **status: Any) -> None:
+        self.status, self.done = status, [""]
+
+    async def create(self, document: dict[str, Any]) -> None:
+        self.done.append(document["metadata"]["name"])
+
+    async def get(self, kind: str, name: str, namespace: str) -> dict[str, Any]:
+        assert (kind, name, namespace) == ("Pod", self.done[-1], "ns")
+        return {"status": self.status}
+
+    async def perform(self, action: Delete) -> None:
+        assert action == Delete("Pod", self.done.pop(), "ns")
+
+
+def ended(**state: str) -> dict[str, Any]:
+    return {"name": "c", "state": {"terminated": state}}
+
+
+@pytest.mark.parametrize(
+    ("containers", "pod", "message"),
+    [
+        ([ended(message=" computed\n", reason="Completed")], {}, "computed"),
+        ([ended(message="computed")], {}, "computed"),
+        ([ended(reason="OOMKilled")], {}, "OOMKilled"),
+        ([ended(message="", reason="Error")], {}, "Error"),
+        # A container without a message hides neither the next one nor the reason of the pod.
+        ([ended(), ended(reason="Error")], {}, "Error"),
+        ([{"name": "c", "state": {"running": {}}}, ended(message="late")], {}, "late"),
+        ([ended()], {"reason": "Evicted", "message": "disk"}, "Evicted disk"),
+        ([], {"reason": "Evicted"}, "Evicted"),
+        ([], {"message": "disk"}, "disk"),
+        ([], {}, ""),
+    ],
+)
+def test_the_message_of_a_pod_that_has_ended_is_returned(
+    containers: list[dict[str, Any]], pod: dict[str, str], message: str
+) -> None:
+    for phase in ("Succeeded", "Failed"):
+        kube: Any = EndedPod(phase=phase, containerStatuses=containers, **pod)
+        found = asyncio.run(validation.compute(kube, "ns", "r", IMAGE, "pool"))
+        assert found == (phase == "Succeeded", message)
+        assert kube.done == [""], "the pod is left behind"

@@ -27,6 +27,19 @@ def test_a_sum_does_not_leave_63_bits() -> None:
     assert counting.total(most, most, Counters(blocks=3)) == replace(most, blocks=3)
 
 
+@pytest.mark.parametrize("name", [field.name for field in fields(Counters)])
+def test_each_counter_is_kept_up_to_63_bits_and_no_further(name: str) -> None:
+    most = (1 << 63) - 1
+    for count, kept in ((most - 1, most - 1), (most, most), (most + 1, most)):
+        assert getattr(counting.total(Counters(**{name: count})), name) == kept
+        # A context that has lived, and been busy, for as long: no time is bounded further.
+        lived = Counters(busy_ns=count, sm_active_ns=count)
+        found = counting.bounded(replace(lived, **{name: count}), NOTHING, most + 1)
+        assert getattr(found, name) == kept
+    one = Counters(**{name: most})
+    assert getattr(counting.total(one, Counters(**{name: 1})), name) == most
+
+
 @pytest.mark.parametrize(
     ("reported", "believed"),
     [
