@@ -26,8 +26,3 @@ def of_numbers(those: Sequence[int]) -> int:
     for number in those:
         data[number >> 3] |= 1 << (number & 7)
     return int.from_bytes(data, "little")
-
-
-def contains(bits: int, number: int) -> bool:
-    """Return whether a number is in a set."""
-    return bool(bits >> number & 1)

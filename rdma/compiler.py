@@ -152,12 +152,6 @@ class Compiler:
         self._settle()
         return self._population.nodes()
 
-    def selected_pods(self, key: str) -> tuple[str, ...]:
-        """Return the pods ("ns/name") that a policy selects; none if it is not there."""
-        self._settle()
-        compiled = self._policies.get(key)
-        return self._population.names_of(compiled.subject.bits) if compiled is not None else ()
-
     def selected_count(self, key: str) -> int:
         """Return how many pods a policy selects; 0 if it is not there."""
         self._settle()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rdma import addresses
-from rdma.bits import contains, numbers, of_numbers
+from rdma.bits import numbers, of_numbers
 from rdma.objects import PodFacts
 from rdma.tables import NOBODY, Endpoint, Pod
 
@@ -108,17 +108,6 @@ class Population:
                     break
             found.append(Pod(uid, f"{pod.namespace}/{pod.name}", number, own))
         return tuple(found)
-
-    def names_of(self, identities: int) -> tuple[str, ...]:
-        """Return the names of the pods of some identities, sorted."""
-        settled = self._settled.values()
-        return tuple(
-            sorted(
-                f"{pod.namespace}/{pod.name}"
-                for pod, number, _ in settled
-                if contains(identities, number)
-            )
-        )
 
     def count_of(self, identities: int) -> int:
         """Return how many pods have some identities."""
