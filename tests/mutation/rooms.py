@@ -95,7 +95,16 @@ ROOMS = (
     Room(
         "worker",
         ("vgpu_sim/worker/**/*.py",),
-        ((f"{_UNIT}/test_worker_*.py",), ("tests/abi",), ("tests/integration/test_run_*.py",)),
+        (
+            (
+                f"{_UNIT}/test_worker_*.py",
+                f"{_UNIT}/test_perf_counts.py",
+                f"{_UNIT}/test_perf_kernels.py",
+                f"{_UNIT}/test_perf_run_report.py",
+            ),
+            ("tests/abi",),
+            ("tests/integration/test_run_*.py",),
+        ),
     ),
     Room(
         "cli",
@@ -140,7 +149,11 @@ ROOMS = (
         "fabric",
         ("vgpu_sim/fabric/**/*.py",),
         (
-            (f"{_UNIT}/test_qp_state.py", f"{_UNIT}/test_hcad_*.py"),
+            (
+                f"{_UNIT}/test_qp_state.py",
+                f"{_UNIT}/test_fabric_*.py",
+                f"{_UNIT}/test_hcad_*.py",
+            ),
             _HCA_TESTS,
             ("tests/integration/test_run_hca.py",),
         ),
