@@ -64,11 +64,13 @@ class Bindings:
     def __init__(self) -> None:
         self._queue_pairs: dict[int, _QueuePair] = {}
         self._by_own: dict[int, Claim] = {}
-        self._by_peer: dict[tuple[bytes, int], Claim] = {}
+        # By the peer's queue pair and then the own GID: a request that one function received, from
+        # an address that may be forged, is no reason to reject another function's.
+        self._by_peer: dict[tuple[bytes, int], dict[bytes, Claim]] = {}
 
     def __len__(self) -> int:
         """Return the number of entries by either queue pair."""
-        return len(self._by_own) + len(self._by_peer)
+        return len(self._by_own) + sum(map(len, self._by_peer.values()))
 
     def add_queue_pair(
         self, number: int, gids: tuple[bytes, ...], changed: Callable[[], None]
@@ -86,11 +88,12 @@ class Bindings:
             return
         if removed.awaits is not None:
             removed.awaits.waiting.discard(number)
-        claims = [self._by_own.pop(number, None)]
-        claims += [self._by_peer.pop((gid, number), None) for gid in removed.gids]
+        own = self._by_own.pop(number, None)
+        claims = [] if own is None else [own]
+        for gid in removed.gids:
+            claims += self._by_peer.pop((gid, number), {}).values()
         for claim in claims:
-            if claim is not None:
-                self._report(claim)
+            self._report(claim)
 
     def has_queue_pair(self, local: bytes, number: int) -> bool:
         """Return whether the function with this GID has a queue pair of this number."""
@@ -108,9 +111,9 @@ class Bindings:
         if number in self._by_own:
             raise OSError(errno.EISCONN, f"queue pair {number} is in a connection already")
 
-    def is_peer_connected(self, peer: bytes, number: int) -> bool:
-        """Return whether a peer's queue pair is in a connection with a function of this hcad."""
-        return (peer, number) in self._by_peer
+    def is_peer_connected(self, local: bytes, peer: bytes, number: int) -> bool:
+        """Return whether a peer's queue pair is in a connection with the function of a GID."""
+        return local in self._by_peer.get((peer, number), {})
 
     def holds_own(self, claim: Claim) -> bool:
         """Return whether the own queue pair that a connection names is still the one it named."""
@@ -128,7 +131,8 @@ class Bindings:
                 self._by_own.setdefault(connection.qpn, claim)
         if connection.remote_qpn and not claim.peer_qpn:
             claim.peer_qpn = connection.remote_qpn
-            self._by_peer.setdefault((claim.peer, connection.remote_qpn), claim)
+            claims = self._by_peer.setdefault((claim.peer, connection.remote_qpn), {})
+            claims.setdefault(claim.local, claim)
         if before != (claim.own_qpn, claim.peer_qpn):
             self._report(claim)
 
@@ -145,8 +149,8 @@ class Bindings:
         if own.awaits is not None:
             own.awaits.waiting.discard(number)
             own.awaits = None
-        claim = self._by_peer.get((peer, peer_qpn))
-        if claim is None or claim.local != local or local not in own.gids:
+        claim = self._by_peer.get((peer, peer_qpn), {}).get(local)
+        if claim is None or local not in own.gids:
             return NOT_CONNECTED
         if claim.is_inherited and not inherited:
             return NOT_CONNECTED
@@ -160,11 +164,13 @@ class Bindings:
         self, number: int, local: bytes, peer: bytes, peer_qpn: int, service: Service
     ) -> None:
         """Add the entry of a queue pair that a predecessor has connected by a service."""
-        key = peer, peer_qpn
-        if not self.has_queue_pair(local, number) or number in self._by_own or key in self._by_peer:
+        if not self.has_queue_pair(local, number) or number in self._by_own:
+            return
+        if self.is_peer_connected(local, peer, peer_qpn):
             return
         claim = Claim(local, peer, service, number, peer_qpn, is_inherited=True)
-        self._by_own[number] = self._by_peer[key] = claim
+        self._by_own[number] = claim
+        self._by_peer.setdefault((peer, peer_qpn), {})[local] = claim
 
     def end_inherited(self, number: int) -> None:
         """End an inherited entry of a queue pair that is set to a peer again."""
@@ -177,9 +183,12 @@ class Bindings:
         if held:
             del self._by_own[claim.own_qpn]
         key = claim.peer, claim.peer_qpn
-        if self._by_peer.get(key) is claim:
+        claims = self._by_peer.get(key, {})
+        if claims.get(claim.local) is claim:
             held = True
-            del self._by_peer[key]
+            del claims[claim.local]
+            if not claims:
+                del self._by_peer[key]
         if held:
             self._report(claim)
 

@@ -253,7 +253,8 @@ class Manager:
         """Return an answer; a REJ in its place if it names a queue pair in another connection."""
         one = endpoint.connection
         asks = one.state is State.REQ_SENT
-        if not (asks and self.bindings.is_peer_connected(endpoint.peer, rep.qpn)):
+        connected = self.bindings.is_peer_connected(endpoint.local, endpoint.peer, rep.qpn)
+        if not (asks and connected):
             return rep
         stale = Reason.STALE_CONNECTION
         refusal = Rej(one.local_id, rep.local_id, Rejected.REP, stale)
@@ -300,9 +301,10 @@ class Manager:
         refusal = self._judge(source, destination, request)
         if refusal is not None:
             return _no(request, refusal.code, SidrStatus.REJECTED, refusal.data)
-        if isinstance(request, Req) and self.bindings.is_peer_connected(source, request.qpn):
-            return _no(request, Reason.STALE_CONNECTION, SidrStatus.REJECTED)
-        return None
+        connected = isinstance(request, Req) and self.bindings.is_peer_connected(
+            destination, source, request.qpn
+        )
+        return _no(request, Reason.STALE_CONNECTION, SidrStatus.REJECTED) if connected else None
 
     def _judge(self, source: bytes, destination: bytes, request: Req | SidrReq) -> Refusal | None:
         wanted = service_of(request.service)

@@ -126,7 +126,7 @@ def test_a_queue_pair_waits_for_one_request_and_is_forgotten_with_it(fabric):
     asks.connect(asks.routed(serves.gid, PORT))
     asks.connect(asks.routed(serves.gid, PORT))
     bindings = fabric.manager.bindings
-    claims = [bindings._by_peer[asks.gid, number] for number in (17, 19)]
+    claims = [bindings._by_peer[asks.gid, number][serves.gid] for number in (17, 19)]
     for number in range(100, 200):
         bindings.add_queue_pair(number, serves.gids, lambda: None)
         for peer in (17, 19):
@@ -159,22 +159,34 @@ class Wire:
 
 def test_a_later_request_for_a_connected_queue_pair_is_stale_and_changes_nothing(two):
     _, serves = two
-    other = Client(serves.fabric, 2)
-    other.listener(PORT)
     wire = Wire(serves.fabric)
     assert wire.request(serves) is None
-    for client in (serves, other):
-        refused = wire.request(client, local_id=8)
-        assert isinstance(refused, Rej)
-        assert refused.reason == Reason.STALE_CONNECTION
+    refused = wire.request(serves, local_id=8)
+    assert isinstance(refused, Rej)
+    assert refused.reason == Reason.STALE_CONNECTION
     serves.accept(serves.event().handle)
-    assert serves.types() == other.types() == []
+    assert serves.types() == []
     assert isinstance(wire.request(serves), Rep), "the first one, again"
     before = find(serves, 18, STRANGER, 0x50)
     assert before.service == Service(PORT, "TCP", is_server=True)
     assert isinstance(wire.request(serves, local_id=9), Rej)
     assert find(serves, 18, STRANGER, 0x50) == before
+
+
+def test_a_request_to_another_function_blocks_no_connection_and_gives_no_rights(two):
+    """A neighbour can forge a peer's request to its own listener, and never answer it."""
+    _, serves = two
+    other = Client(serves.fabric, 2)
+    other.listener(PORT)
+    wire = Wire(serves.fabric)
+    assert wire.request(other) is None
+    assert wire.request(serves) is None
+    serves.accept(serves.event().handle)
+    assert isinstance(wire.request(serves), Rep)
+    service = Service(PORT, "TCP", is_server=True)
+    assert find(serves, 18, STRANGER, 0x50).service == service
     other.close()
+    assert find(serves, 18, STRANGER, 0x50).service == service
 
 
 def test_an_answer_that_names_a_connected_queue_pair_is_refused(two):
