@@ -7,9 +7,11 @@ import pytest
 
 from vgpu_sim.fabric import wire_sockets
 from vgpu_sim.fabric.wire import WireAddress
-from vgpu_sim.fabric.wire_sockets import open_sockets
+from vgpu_sim.fabric.wire_sockets import open_group, open_sockets
 
-FOUR, SIX = WireAddress(ipaddress.ip_address("127.9.0.1")), WireAddress(ipaddress.ip_address("::1"))
+FOUR = WireAddress(ipaddress.ip_address("127.9.0.1"))
+SIX = WireAddress(ipaddress.ip_address("::1"), interface=socket.if_nametoindex("lo"))
+GROUPS = {4: "239.1.2.3", 6: "ff15::1:2"}
 UDP_GRO = 104
 # Of linux/in.h and linux/in6.h: packets leave with "don't fragment" set and ECT(0), and the ECN
 # bits of each that arrives are reported beside it.
@@ -71,3 +73,19 @@ def test_the_engine_gets_each_socket_with_its_port(address):
         assert pairs == [(each.fileno(), each.getsockname()[1]) for each in opened.sockets]
     finally:
         opened.close()
+
+
+def test_a_group_socket_never_blocks_and_is_in_that_group_alone(address):
+    ip = ipaddress.ip_address(GROUPS[address.ip.version])
+    gid = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
+    with open_group(address, gid) as first, open_group(address, gid) as second:
+        for each in (first, second):  # the second by SO_REUSEADDR, as of another fabric
+            assert not each.getblocking()
+            assert each.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+            assert each.getsockname()[0] == str(ip)
+        # IP_MULTICAST_ALL and IPV6_MULTICAST_ALL are on by default.
+        everything = {4: (socket.IPPROTO_IP, 49), 6: (socket.IPPROTO_IPV6, 29)}[ip.version]
+        assert not first.getsockopt(*everything)
+        received = first.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        with socket.socket(first.family, socket.SOCK_DGRAM) as plain:
+            assert received > plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
