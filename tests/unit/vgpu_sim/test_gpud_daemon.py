@@ -174,3 +174,59 @@ def test_a_standalone_gpud_knows_no_pods(options: NodeOptions) -> None:
             Groups(),
             lambda daemon: daemon._op_set_holders({"holders": {}, "complete": True}),
         )
+
+
+def test_a_slice_that_is_lost_is_destroyed_once_the_last_context_on_it_has_ended(
+    options: NodeOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The condition that is waited for is the end of all contexts, not their presence."""
+    left = [2, 1, 0]
+    found: list[bool] = []
+
+    async def act(daemon: Daemon) -> Any:
+        made = await daemon._op_create_instance(WANTED)
+        other = await daemon._op_create_instance({**WANTED, "start": 1})
+
+        async def wait_until(condition: Callable[[], bool], within_s: float) -> bool:
+            assert within_s > 0
+            found.extend(condition() for _ in range(3))
+            return True
+
+        def count(uuid: InstanceUuid, sharer: str) -> int:
+            assert (uuid, sharer) == (made["uuid"], "")
+            return left.pop(0) if left else 0
+
+        monkeypatch.setattr(daemon._holders, "wait_until", wait_until)
+        monkeypatch.setattr(daemon._launcher, "count", count)
+        await daemon._op_destroy_instance({"uuid": made["uuid"], "evict": True})
+        (gpu,) = (await daemon._op_inventory({}))["gpus"]
+        return other["uuid"], [one["uuid"] for one in gpu["instances"]]
+
+    other, there = with_daemon(options, Groups(), act)
+    assert found == [False, False, True]
+    assert there == [other]
+
+
+def test_health_is_published_of_what_a_fault_hits_and_of_nothing_beside_it(
+    options: NodeOptions,
+) -> None:
+    async def act(daemon: Daemon) -> Any:
+        one = (await daemon._op_create_instance(WANTED))["uuid"]
+        await daemon._op_create_instance({**WANTED, "start": 1})
+        seen: list[tuple[str, str, str]] = []
+
+        def record(event: dict[str, Any]) -> None:
+            if event["event"] == "health":
+                seen.append((event["gpu"], event["instance"], event["before"]))
+
+        daemon._events.subscribe(record)
+        fault = {"gpu_uuid": GPU["uuid"], "kind": "hang", "xid": 0, "count": 1, "duration_ms": 0}
+        await daemon._op_inject_fault({**fault, "id": "a", "instance": one})
+        of_slice, seen[:] = list(seen), []
+        await daemon._op_inject_fault({**fault, "id": "b", "instance": ""})
+        daemon._faults.close()
+        return one, of_slice, seen
+
+    one, of_slice, of_gpu = with_daemon(options, Groups(), act)
+    assert of_slice == [(GPU["uuid"], one, "Healthy")]
+    assert of_gpu == [(GPU["uuid"], "", "Healthy")]

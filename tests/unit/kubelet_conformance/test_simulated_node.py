@@ -1,0 +1,209 @@
+"""The simulated kubelet and API server: what they accept, forget, and answer."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from device_plugin.proto import registration_pb2 as reg, registration_pb2_grpc as reg_grpc
+from kubelet_conformance.api_server import ApiServer
+from kubelet_conformance.kubelet import SimulatedKubelet, is_extended_resource
+
+SOON = 20.0
+
+
+class Registration(reg_grpc.RegistrationServicer):
+    """A plugin's socket in plugins_registry."""
+
+    def __init__(self, path: Path, kind: str, name: str) -> None:
+        self.info = reg.PluginInfo(
+            type=kind, name=name, endpoint="/plugins/dra.sock", supported_versions=["v1.DRAPlugin"]
+        )
+        self.problems: list[str] = []
+        self.notified = threading.Event()
+        self._server = grpc.server(futures.ThreadPoolExecutor(1))
+        reg_grpc.add_RegistrationServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{path}")
+        self._server.start()
+        self._path = path
+
+    def GetInfo(self, request: Any, context: Any) -> reg.PluginInfo:
+        return self.info
+
+    def NotifyRegistrationStatus(self, request: Any, context: Any) -> Any:
+        self.problems.append(request.error)
+        self.notified.set()
+        return reg.RegistrationStatusResponse()
+
+    def end(self) -> None:
+        self._server.stop(0).wait()
+        self._path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[SimulatedKubelet]:
+    made = SimulatedKubelet(tmp_path)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_a_driver_is_known_while_its_socket_is_there(kubelet: SimulatedKubelet) -> None:
+    path = kubelet.registry / "a.sock"
+    other = Registration(kubelet.registry / "b.sock", "DRAPlugin", "b.example.com")
+    for _ in range(2):  # a second time after it was gone
+        plugin = Registration(path, "DRAPlugin", "a.example.com")
+        assert kubelet.wait(lambda it: len(it.drivers()) == 2, SOON)
+        found = kubelet.drivers()["a.example.com"]
+        assert (found.name, found.versions) == ("a.example.com", ("v1.DRAPlugin",))
+        assert plugin.notified.wait(SOON)
+        plugin.end()
+        assert kubelet.wait(lambda it: it.drivers().keys() == {"b.example.com"}, SOON)
+        assert plugin.problems == [""]
+    assert other.notified.wait(SOON)
+    other.end()
+    assert kubelet.wait(lambda it: not it.drivers(), SOON)
+    assert kubelet.refused == []
+
+
+def test_a_plugin_of_another_type_is_refused_with_the_reason(kubelet: SimulatedKubelet) -> None:
+    plugin = Registration(kubelet.registry / "c.sock", "CSIPlugin", "c.example.com")
+    assert kubelet.wait(lambda it: bool(it.refused), SOON)
+    assert kubelet.refused == ["no handler registered for plugin type: CSIPlugin"]
+    assert kubelet.drivers() == {}
+    assert plugin.notified.wait(SOON)
+    assert plugin.problems == kubelet.refused
+    plugin.end()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("example.com/gpu", True),
+        ("a/b", True),
+        ("gpu", False),
+        ("kubernetes.io/gpu", False),
+        ("node.kubernetes.io/gpu", False),
+        ("notkubernetes.io/gpu", True),
+        ("requests.example.com/gpu", False),
+        ("example.com/", False),
+        ("/gpu", False),
+        ("Example.com/gpu", False),
+        (f"example.com/{'g' * 63}", True),
+        (f"example.com/{'g' * 64}", False),
+        (f"{'e' * 253}/g", True),
+        (f"{'e' * 254}/g", False),
+    ],
+)
+def test_names_of_extended_resources(name: str, is_one: bool) -> None:
+    assert is_extended_resource(name) is is_one
+
+
+def call(api: ApiServer, method: str, path: str, body: Any = None, kind: str = "") -> Any:
+    """Return the status and the body of an answer."""
+    request = urllib.request.Request(
+        f"{api.url}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": kind or "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=SOON) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as err:
+        with err:
+            return err.code, json.load(err)
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims"
+
+
+def test_an_object_is_made_replaced_merged_and_deleted() -> None:
+    with ApiServer() as api:
+        status, made = call(api, "POST", CLAIMS, {"metadata": {"name": "a"}, "spec": {"x": 1}})
+        assert (status, made["metadata"]["generation"], made["metadata"]["namespace"]) == (
+            201,
+            1,
+            "ns",
+        )
+        one = f"{CLAIMS}/a"
+        status, put = call(api, "PUT", one, {"metadata": {"name": "a"}, "spec": {"x": 2}})
+        assert (status, put["spec"], put["metadata"]["generation"]) == (200, {"x": 2}, 2)
+        assert put["metadata"]["uid"] == made["metadata"]["uid"]
+        # A status by itself changes neither the spec nor the generation, whatever else is sent.
+        status, put = call(api, "PUT", f"{one}/status", {"spec": {"x": 9}, "status": {"s": 1}})
+        assert (status, put["spec"], put["status"]) == (200, {"x": 2}, {"s": 1})
+        assert put["metadata"]["generation"] == 2
+        status, merged = call(api, "PATCH", one, {"spec": {"y": 3, "x": None}})
+        assert (status, merged["spec"], merged["status"]) == (200, {"y": 3}, {"s": 1})
+        assert call(api, "GET", one) == (200, merged)
+        versions = [int(it["metadata"]["resourceVersion"]) for it in (made, put, merged)]
+        assert versions == sorted(set(versions))
+        assert call(api, "DELETE", one)[0] == 200
+        assert call(api, "GET", one)[0] == 404
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+@pytest.mark.parametrize("part", ["", "/status"])
+def test_what_is_not_there_is_not_made_by_the_way(method: str, part: str) -> None:
+    body = None if method in ("GET", "DELETE") else {"metadata": {"name": "a"}, "status": {}}
+    with ApiServer() as api:
+        assert call(api, method, f"{CLAIMS}/a{part}", body)[0] == 404
+        assert call(api, "GET", CLAIMS)[1]["items"] == []
+
+
+def test_apply_makes_an_object_but_no_status_of_none() -> None:
+    apply = "application/apply-patch+yaml"
+    with ApiServer() as api:
+        assert call(api, "PATCH", f"{CLAIMS}/a/status", {"status": {}}, apply)[0] == 404
+        status, made = call(api, "PATCH", f"{CLAIMS}/a", {"spec": {"x": 1}}, apply)
+        assert (status, made["metadata"]["name"], made["spec"]) == (200, "a", {"x": 1})
+
+
+def test_lists_are_of_one_namespace_or_all_and_of_selected_fields() -> None:
+    with ApiServer() as api:
+        for namespace, name, driver in (("ns", "a", "d"), ("ns", "b", "e"), ("other", "a", "d")):
+            api.put(
+                "resource.k8s.io/v1/resourceclaims",
+                {"metadata": {"name": name}, "spec": {"driver": driver}},
+                namespace,
+            )
+
+        def names(path: str) -> list[tuple[str, str]]:
+            _, found = call(api, "GET", path)
+            assert found["kind"] == "ResourceClaimList"
+            return [(o["metadata"]["namespace"], o["metadata"]["name"]) for o in found["items"]]
+
+        everywhere = "/apis/resource.k8s.io/v1/resourceclaims"
+        assert names(CLAIMS) == [("ns", "a"), ("ns", "b")]
+        assert names(everywhere) == [("ns", "a"), ("ns", "b"), ("other", "a")]
+        assert names(f"{everywhere}?fieldSelector=spec.driver=d") == [("ns", "a"), ("other", "a")]
+        assert names(f"{CLAIMS}?fieldSelector=spec.driver%3D%3De") == [("ns", "b")]
+        both = "fieldSelector=spec.driver=d,metadata.name=b"
+        assert names(f"{CLAIMS}?{both}") == []
+
+
+def test_a_watch_yields_each_later_change_of_its_kind_and_namespace_once() -> None:
+    kind = "resource.k8s.io/v1/resourceclaims"
+    with ApiServer() as api:
+        api.put(kind, {"metadata": {"name": "before"}}, "ns")
+        since = api.version()
+        api.put(kind, {"metadata": {"name": "a"}}, "ns")
+        api.put(kind, {"metadata": {"name": "a"}}, "other")
+        api.put("v1/pods", {"metadata": {"name": "a"}}, "ns")
+        api.put(kind, {"metadata": {"name": "a"}, "spec": {"x": 1}}, "ns")
+        api.delete(kind, "a", "ns")
+        assert api.delete(kind, "a", "ns") is None
+        watch = api.watch(kind, "ns", since)
+        seen = [next(watch) for _ in range(3)]
+        assert [one["type"] for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
+        assert {one["object"]["metadata"]["name"] for one in seen} == {"a"}
+        api.put(kind, {"metadata": {"name": "late"}}, "ns")
+        assert next(watch)["object"]["metadata"]["name"] == "late"
