@@ -43,7 +43,7 @@ class Registration(reg_grpc.RegistrationServicer):
         return reg.RegistrationStatusResponse()
 
     def end(self) -> None:
-        self._server.stop(0).wait()
+        self._server.stop(SOON).wait()  # the answer to the last call is sent
         self._path.unlink(missing_ok=True)
 
 
