@@ -122,6 +122,52 @@ def test_what_is_wrong_is_named_by_its_place(path: tuple[Any, ...], value: Any, 
     assert len(str(caught.value)) < 600
 
 
+MOST = (1 << 63) - 1
+ADDRESSES = [f"fd00::{number:x}" for number in range(1, 66)]
+# A place of a document, and what is the least and the greatest there.
+RANGES = [
+    (("version",), 1, 1),
+    (("generation",), 0, MOST),
+    (("identities", 1, 3, 0, 0), 1, 0x7FFF),  # a P_Key without its membership bit
+    (("identities", 1, 3, 0, 4), 256, 4096),
+    (("qosClasses", 0, "dscp"), 0, 63),
+    (("qosClasses", 0, "sl"), 0, 15),
+    (("qosClasses", 0, "weight"), 1, 256),
+    (("qosClasses", 0, "min_rate"), 1, MOST),
+    (("qosClasses", 0, "max_rate"), 1, MOST),
+    (("qosClasses", 0, "cnp_dscp"), 0, 63),
+]
+
+
+@pytest.mark.parametrize(("path", "least", "greatest"), RANGES, ids=str)
+def test_a_number_at_both_ends_of_its_range_is_read_and_none_beyond(
+    path: tuple[Any, ...], least: int, greatest: int
+) -> None:
+    document = json.loads(TEXT)
+    document["identities"][1][3] = [[1, True, "lab", "train", None]]
+    for value in (least, greatest):
+        set_in(document, path, value)
+        read = codec.decode(json.dumps(document))
+        assert codec.decode(codec.encode(read)) == read
+        written = json.loads(codec.encode(read))
+        for key in path:
+            written = written[key]
+        assert written == value
+    for value in (least - 1, greatest + 1):
+        set_in(document, path, value)
+        with pytest.raises(TablesError):
+            codec.decode(json.dumps(document))
+
+
+def test_a_pod_has_at_most_64_addresses() -> None:
+    document = json.loads(TEXT)
+    set_in(document, ("pods", 0, 3), ADDRESSES[:64])
+    assert codec.decode(json.dumps(document)).pods[0].addresses == tuple(ADDRESSES[:64])
+    set_in(document, ("pods", 0, 3), ADDRESSES)
+    with pytest.raises(TablesError, match=r"tables\.pods\[0\]\[3\]"):
+        codec.decode(json.dumps(document))
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -20,7 +20,8 @@ from rdma_world import (
 
 from rdma import manifests
 from rdma.compiler import Compiler
-from rdma.explain import NO_MEMORY, Explanation, Question, QuestionError, explain
+from rdma.explain import NO_MEMORY, Explanation, Question, QuestionError, _partition, explain
+from rdma.tables import Identity, Membership
 from rdma.verbs import NAMES
 
 GROUP = "239.1.2.3"
@@ -142,3 +143,22 @@ def test_limits_of_what_passes_are_said() -> None:
     world = nine()
     world.policies = [policy(spec)]
     assert "  limits: 1024 bytes/s, 3 queue pairs" in Asked(world)("b/x", "a/x", "Send").lines()
+
+
+@pytest.mark.parametrize(
+    ("pkey", "line"),
+    [
+        (0x0001, "from: full member of lab/a; to: no member"),
+        (0x8001, "from: full member of lab/a; to: no member"),
+        (0x0002, "from: limited member of lab/b; to: full member of lab/b"),
+        (0x7FFF, "from: no member; to: full member of the default partition"),
+        (0x0003, "from: no member; to: no member"),
+    ],
+)
+def test_of_several_partitions_the_one_in_question_is_named(pkey: int, line: str) -> None:
+    one = Identity(
+        1, partitions=(Membership(1, True, "lab", "a"), Membership(2, False, "lab", "b"))
+    )
+    other = Identity(2, partitions=(Membership(2, True, "lab", "b"), Membership(0x7FFF, True)))
+    assert line in _partition(pkey, one, other, group=False)
+    assert "default partition only" in _partition(pkey, None, other, group=False)

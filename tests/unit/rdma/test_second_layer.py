@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 from rdma.judge import Judge
 from rdma.opcodes import allowed, allowed_where
 from rdma.reach import EVERY_QPN, Reach
-from rdma.second_layer import Interface, removal, ruleset
+from rdma.second_layer import TOTALS, Interface, removal, ruleset
 from rdma.tables import (
     NOBODY,
     Block,
@@ -197,3 +197,27 @@ def test_text_that_is_no_name_of_a_link_is_refused(name: str) -> None:
 
 def test_removal_leaves_no_table() -> None:
     assert ruleset(_tables(), []).startswith(removal())
+
+
+@pytest.mark.parametrize("others", [None, (), ("veth9",)])
+@pytest.mark.parametrize("links", [1, 2, 3])
+def test_each_table_declares_the_counters_and_sets_of_its_rules_once(
+    links: int, others: tuple[str, ...] | None
+) -> None:
+    """nft refuses a table that uses an undeclared name, and an unused one never counts."""
+    identities = (1, 2, NOBODY)
+    interfaces = [
+        Interface(f"veth{n}", (f"10.0.0.{n + 1}", f"fd00::{n + 1}"), identities[n])
+        for n in range(links)
+    ]
+    text = ruleset(_tables(), interfaces, others=others)
+    _, *tables = re.split(r"^table \w+ \w+ \{$", text, flags=re.MULTILINE)
+    assert len(tables) >= 1
+    for table in tables:
+        declared = re.findall(r"^\s*counter (\w+) \{", table, re.MULTILINE)
+        assert len(declared) == len(set(declared))
+        used = set(re.findall(r"counter name (\w+)", table))
+        assert used <= set(declared) <= used | set(TOTALS)
+        sets = re.findall(r"^\s*set (\w+) \{", table, re.MULTILINE)
+        assert len(sets) == len(set(sets))
+        assert set(re.findall(r"@(identity_\w+)", table)) <= set(sets)
