@@ -268,8 +268,17 @@ def test_failures_are_tried_again_and_hcad_may_not_stay_away(
     assert not world.binder.healthy
 
 
+def test_a_node_without_functions_keeps_no_empty_resource() -> None:
+    """``keep`` serves a resource without devices; functions that are gone do not come back."""
+    for functions in (FUNCTIONS, ()):
+        assert not FunctionOffer(functions, "/lib/x").keep
+    assert FunctionOffer((), "/lib/x").devices() == []
+
+
 def test_one_function_a_container_by_cdi_or_by_mounts() -> None:
     offer = FunctionOffer(FUNCTIONS, "/lib/x")
+    assert offer.known() == {one.id for one in FUNCTIONS}
+    assert offer.problem([]) == ""
     assert offer.problem([A.id]) == ""
     assert offer.problem([A.id, B.id]) == "a container can have one HCA function, and not 2"
     by_cdi = offer.container([B.id], use_cdi=True)

@@ -142,3 +142,32 @@ def test_an_agent_that_never_got_to_work_ends_the_container(supervised: Start) -
     one = supervised("failing")
     assert one.process.wait(30) == 1
     assert not any(map(runs, one.started("kubelet")))
+
+
+@pytest.mark.parametrize(
+    ("fails", "status", "message"),
+    [
+        ("raise errors.ClusterError('the API server is away')", 1, "the API server is away"),
+        ("raise OSError('no space left')", 1, "no space left"),
+        ("raise ValueError('HEALTH_PORT')", 1, "HEALTH_PORT"),
+        ("pass", 0, ""),
+    ],
+)
+def test_a_child_that_fails_ends_with_a_status_and_the_reason(
+    fails: str, status: int, message: str
+) -> None:
+    program = (
+        "import os\nfrom device_plugin import app, errors\n"
+        f"def body():\n    {fails}\n"
+        "app._be_child(os.getppid(), 'agent', body)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr == (f"tessera-device-plugin: {message}\n" if message else "")

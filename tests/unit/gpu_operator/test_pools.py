@@ -21,6 +21,7 @@ from gpu_world import (
 from pool_world import CONFIG, IN_POOL, agent_set, decide
 
 from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL, RESOURCE_PREFIXES
+from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import HCAs
 from gpu_operator.config import RdmaConfig
@@ -264,6 +265,20 @@ def test_a_deleted_pool_names_the_pods_it_waits_for() -> None:
     status, reason, message = condition(actions, "Progressing")
     assert (status, reason) == ("True", "Deleting")
     assert "default/train" in message
+
+
+@pytest.mark.parametrize(
+    ("holder", "message"),
+    [("", "GPUs are being removed"), ("default/train", "waiting for pods that hold slices to end")],
+)
+def test_a_gpu_on_its_way_out_is_reported_with_what_it_waits_for(holder: str, message: str) -> None:
+    held = [mig_slice("7g.80gb@0", *filter(None, [holder]), withdrawing=True)]
+    leaving = gpu(index=1, deleting=True, have=held)
+    found = pools._progress(world(node(labels=IN_POOL), pool(), leaving), {}, [leaving], "")
+    assert found is not None
+    assert (found.true, found.reason) == (True, Reason.DELETING)
+    assert found.message.startswith(message)
+    assert pools._progress(world(pool()), {}, [], "") is None
 
 
 def test_no_nodes() -> None:

@@ -1,0 +1,37 @@
+"""An RDMANodeTables object as the API server sends it, read into tables."""
+
+from typing import Any
+
+import pytest
+
+from device_plugin.kube import tables
+from device_plugin.kube.tables import Tables
+
+OWNERS = [{"kind": "ClusterRole", "name": "r"}, {"kind": "Node", "name": "n"}]
+SPEC = {"generation": "7", "tables": "text"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec", "read"),
+    [
+        ({}, {}, Tables("u", 7, "text")),
+        ({"ownerReferences": OWNERS}, {}, Tables("u", 7, "text", tuple(OWNERS))),
+        ({"ownerReferences": None}, {"encoding": None}, Tables("u", 7, "text")),
+        ({"ownerReferences": []}, {"encoding": ""}, Tables("u", 7, "text")),
+        ({}, {"encoding": "Deflate"}, Tables("u", 7, "text", (), "Deflate")),
+        ({}, {"generation": 0, "tables": ""}, Tables("u", 0, "")),
+    ],
+)
+def test_an_object_is_read_with_its_owners_and_encoding(
+    metadata: dict[str, Any], spec: dict[str, Any], read: Tables
+) -> None:
+    document = {"metadata": {"uid": "u", **metadata}, "spec": {**SPEC, **spec}}
+    assert tables._read(document) == read
+
+
+@pytest.mark.parametrize("missing", ["generation", "tables"])
+def test_an_object_without_what_tables_need_is_no_table(missing: str) -> None:
+    spec = {name: value for name, value in SPEC.items() if name != missing}
+    for found in (spec, None):
+        with pytest.raises(KeyError):
+            tables._read({"metadata": {"uid": "u"}, "spec": found})
