@@ -7,6 +7,7 @@ import pytest
 from vgpu_sim import compiler
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.gemm import library
 from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.chip import Latencies, chip_of
 from vgpu_sim.perf.kernels.counts import Counts
@@ -210,3 +211,24 @@ def test_one_more_pass_over_a_wait_takes_the_latency_of_its_first_level(space: s
     cycles, issues = passes(function.code, (load, use), unrolling.kept(function.code))
     assert issues == board.warp_issued
     assert cycles == pytest.approx(issues + board.fixed_cycles + left)
+
+
+LIBRARIES = {**library._CUBLAS, **{(*key, "fp8"): one for key, one in library._SGLANG_FP8.items()}}
+
+
+@pytest.mark.parametrize("found", LIBRARIES.values(), ids=map(str, LIBRARIES))
+def test_tiles_of_a_library_are_rows_and_columns_of_matrix_instructions(found) -> None:
+    """A side is a number of whole instructions; the largest tile is one of those that there are."""
+    vectors = {library.VECTOR, *range(8, 257, 8)}
+    assert set(found.tokens) <= vectors
+    assert {side % 64 for side in found.features} == {0}
+    sizes = {m * n for m in found.tokens for n in found.features}
+    assert found.largest in sizes or found.largest == 256 * 256
+    if found.dispatch is None:
+        assert list(found.tokens) == sorted(set(found.tokens))
+        return
+    *limits, last = [tile.tokens for tile in found.dispatch]
+    assert last == float("inf")
+    assert limits == sorted(limits)
+    assert set(limits) <= {64, 128, 256}
+    assert all(tile.bm * tile.bn <= found.largest for tile in found.dispatch)
