@@ -184,3 +184,28 @@ def test_the_message_of_a_pod_that_has_ended_is_returned(
         found = asyncio.run(validation.compute(kube, "ns", "r", IMAGE, "pool"))
         assert found == (phase == "Succeeded", message)
         assert kube.done == [""], "the pod is left behind"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ([], ""),
+        ([{"status": "False", "message": "0/3 nodes"}], ": 0/3 nodes"),
+        # Neither what is fulfilled nor what has no message explains why a pod waits.
+        ([{"status": "True", "message": "scheduled"}], ""),
+        ([{"status": "False"}, {"status": "False", "message": "no image"}], ": no image"),
+        (
+            [{"status": "True", "message": "ok"}, {"status": "False", "message": "not ready"}],
+            ": not ready",
+        ),
+    ],
+)
+def test_a_pod_that_does_not_end_is_reported_with_its_unmet_condition(
+    monkeypatch: pytest.MonkeyPatch, conditions: list[dict[str, str]], reason: str
+) -> None:
+    monkeypatch.setattr(validation, "_TIMEOUT_S", 0.0)
+    kube: Any = EndedPod(phase="Pending", conditions=conditions)
+    succeeded, found = asyncio.run(validation.compute(kube, "ns", "r", IMAGE, "pool"))
+    assert not succeeded
+    assert found.partition(" is ")[2] == f"Pending after 0 s{reason}"
+    assert kube.done == [""], "the pod is left behind"
