@@ -15,12 +15,12 @@ OTHER = (State.PENDING, Reason.SLICE_IN_USE)
 
 def book(count: int, others: int = 0) -> Any:
     """Return a book of so many GPUs in one group, and others in another group."""
-    judged = [
+    judgements = [
         Judgement(SimpleNamespace(name=f"gpu-{n}"), *GROUP, f"waits for {n}")  # type: ignore[arg-type]
         for n in range(count)
     ]
     return SimpleNamespace(
-        first=lambda groups, most: judged[:most] if GROUP in groups else [],
+        first=lambda groups, most: judgements[:most] if GROUP in groups else [],
         groups=SimpleNamespace(count={GROUP: count, OTHER: others}.__getitem__),
     )
 
