@@ -116,7 +116,7 @@ ROOMS = (
                 "tests/unit/mig/test_mig_cli.py",
                 "tests/golden/mig",
             ),
-            ("tests/integration/test_run_*.py",),
+            ("tests/integration/test_run_*.py", "tests/integration/test_ptx_run.py"),
         ),
     ),
     Room(
