@@ -1,0 +1,39 @@
+"""Every name has a declaration, in instructions without a list of operands, too."""
+
+import pytest
+
+from vgpu_sim.compiler import InvalidPtxError, compile_ptx
+from vgpu_sim.compiler.legality.signatures import Wanted, signatures
+
+LINES = (
+    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [$], %r1, [%d1];",
+    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d0], $, [%d1];",
+    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%d0], %r1, [$];",
+    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [$], 32;",
+    "tensormap.replace.tile.global_address.global.b1024.b64 [$], %d1;",
+    "tex.1d.v4.u32.s32 {%r0, %r1, %r2, $}, [%d0, {%r1}];",
+    "tex.1d.v4.u32.s32 {%r0, %r1, %r2, %r3}, [%d0, {$}];",
+)
+
+
+def refusal(line: str) -> str:
+    """Return why a file with this instruction is invalid PTX; empty where it is not."""
+    source = (
+        ".version 9.0\n.target sm_100a\n.address_size 64\n"
+        f".entry k() {{ .reg .b32 %r<4>; .reg .b64 %d<4>;\n{line}\nret; }}\n"
+    )
+    try:
+        compile_ptx(source, capability=(10, 0), partial=True)
+    except InvalidPtxError as error:
+        return error.diagnostics[0].message
+    return ""
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_name_is_declared_whatever_the_instruction(line: str) -> None:
+    opcode, *modifiers = line.split(" ", 1)[0].split(".")
+    lists = signatures(opcode, tuple(modifiers))
+    assert not lists or lists[0][:1] == (Wanted("rest"),), "this one has a list of operands"
+    declared = "%d0" if "[$]" in line else "%r0"
+    assert refusal(line.replace("$", declared)) == ""
+    assert refusal(line.replace("$", "%nope")) == "'%nope' is not declared"
