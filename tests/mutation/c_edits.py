@@ -25,7 +25,7 @@ _OPERATORS = {
 }
 _KINDS = {"&&": "and/or", "||": "and/or", "+": "operator", "-": "operator"}
 _OPERATOR = re.compile(r"(?<=\s)(&&|\|\||<=|>=|==|!=|<|>|\+|-)(?=\s)")
-_NUMBER = re.compile(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)(?=[uUlL]*(?![\w.]))")
+_NUMBER = re.compile(r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|\d+)[uUlL]*(?![\w.])")
 _CONDITION = re.compile(r"\b(?:if|while) \((?=[^;{}]*\))")
 _STATEMENT = re.compile(
     r"^[ \t]+((?!return\b|goto\b|break\b|continue\b|case\b|default\b)"
@@ -44,7 +44,7 @@ def edits_of(path: Path, text: str) -> Iterator[Edit]:
             yield Edit(path, found.start(1), found.end(1), _OPERATORS[old], kind)
     for found in _NUMBER.finditer(blank):
         if _inside_function(blank, found.start()):
-            yield Edit(path, found.start(1), found.end(1), f"({found[1]} + 1)", "off by one")
+            yield Edit(path, found.start(), found.end(), f"({found[0]} + 1)", "off by one")
     for found in _CONDITION.finditer(blank):
         end = _closing(blank, found.end() - 1)
         if end is not None:

@@ -70,7 +70,11 @@ ROOMS = (
     Room(
         "isa",
         ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/*.py"),
-        ((f"{_UNIT}/test_isa_*.py", f"{_UNIT}/test_hal_*.py"), (f"{_UNIT}/test_compiler_*.py",)),
+        (
+            (f"{_UNIT}/test_isa_*.py", f"{_UNIT}/test_hal_*.py"),
+            (f"{_UNIT}/test_compiler_*.py",),
+            (f"{_UNIT}/test_worker_*.py",),
+        ),
     ),
     Room("mig", ("mig/**/*.py",), (("tests/unit/mig",),)),
     Room(
@@ -101,6 +105,7 @@ ROOMS = (
                 f"{_UNIT}/test_perf_counts.py",
                 f"{_UNIT}/test_perf_kernels.py",
                 f"{_UNIT}/test_perf_run_report.py",
+                f"{_UNIT}/test_jit_kept_objects.py",
             ),
             ("tests/abi",),
             ("tests/integration/test_run_*.py",),
@@ -184,7 +189,11 @@ ROOMS = (
     Room(
         "hca",
         (f"{_NATIVE}/hca/**/*.c",),
-        (_HCA_TESTS, (f"{_UNIT}/test_hcad_*.py",), ("tests/integration/test_run_hca*.py",)),
+        (
+            _HCA_TESTS,
+            (f"{_UNIT}/test_rdmacm_*.py", f"{_UNIT}/test_hcad_*.py"),
+            ("tests/integration/test_run_hca*.py",),
+        ),
     ),
     Room(
         "libnvml",

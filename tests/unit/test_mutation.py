@@ -14,12 +14,19 @@ _TOOL = Path(__file__).parents[1] / "mutation"
 def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     """Its modules, which import each other by their bare names."""
     monkeypatch.syspath_prepend(str(_TOOL))
+    import c_edits
     import edits
     import outcomes
     import rooms
     import trial
 
-    return {"edits": edits, "outcomes": outcomes, "rooms": rooms, "trial": trial}
+    return {
+        "c_edits": c_edits,
+        "edits": edits,
+        "outcomes": outcomes,
+        "rooms": rooms,
+        "trial": trial,
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,3 +110,11 @@ def test_every_stage_of_a_room_has_tests_and_their_sources_are_copied(
         assert len({pattern for stage in room.stages for pattern in stage}) == sum(
             len(stage) for stage in room.stages
         ), f"{room.name}: a test stands in two stages"
+
+
+@pytest.mark.parametrize("number", ["7", "7u", "0x1Ful", "10ULL"])
+def test_a_number_of_c_is_mutated_with_its_suffix(tool: dict[str, ModuleType], number: str) -> None:
+    text = f"int f(void) {{\n  return {number} << 1.5f;\n}}\n"
+    found = [one for one in tool["c_edits"].edits_of(Path("a.c"), text) if one.kind == "off by one"]
+    (edit,) = found
+    assert edit.apply(text) == text.replace(number, f"({number} + 1)")
