@@ -137,6 +137,52 @@ static void connects(struct rdma_event_channel *here, struct rdma_event_channel 
   rdma_destroy_event_channel(other);
 }
 
+/* The peer has accepted, and the own queue pair cannot be connected: both are told so. */
+static void fails(struct rdma_event_channel *here, struct rdma_event_channel *there,
+                  uint16_t port) {
+  struct rdma_cm_id *id = routed(here, port);
+  struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};
+  WANT(rdma_connect(id, &param) == 0);
+  struct rdma_cm_event *asked = next(there, RDMA_CM_EVENT_CONNECT_REQUEST);
+  struct rdma_cm_id *peer = asked->id;
+  rdma_ack_cm_event(asked);
+  struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+  WANT(rdma_create_qp(peer, NULL, &attr) == 0);
+  struct ibv_qp_attr state = {.qp_state = IBV_QPS_ERR};
+  WANT(ibv_modify_qp(id->qp, &state, IBV_QP_STATE) == 0);
+  WANT(rdma_accept(peer, NULL) == 0);
+  struct rdma_cm_event *failed = next(here, RDMA_CM_EVENT_CONNECT_ERROR);
+  WANT(failed->status < 0 && failed->id == id);
+  rdma_ack_cm_event(failed);
+  skip(there, RDMA_CM_EVENT_REJECTED);
+  WANT(peer->qp->state == IBV_QPS_ERR);
+  rdma_destroy_qp(id);
+  rdma_destroy_qp(peer);
+  WANT(rdma_destroy_id(id) == 0);
+  WANT(rdma_destroy_id(peer) == 0);
+}
+
+/* Events of completions are acknowledged one at a time, and a queue with none left is destroyed. */
+static void completes(struct rdma_event_channel *channel, uint16_t port) {
+  struct rdma_cm_id *id = routed(channel, port);
+  struct ibv_qp_attr state = {.qp_state = IBV_QPS_ERR};
+  WANT(ibv_modify_qp(id->qp, &state, IBV_QP_STATE) == 0);
+  struct ibv_recv_wr receive = {.wr_id = 7}, *bad;
+  for (int i = 0; i < 2; i++) {
+    WANT(ibv_req_notify_cq(id->recv_cq, 0) == 0);
+    WANT(ibv_post_recv(id->qp, &receive, &bad) == 0);
+    struct ibv_cq *cq = NULL;
+    void *context = NULL;
+    WANT(ibv_get_cq_event(id->recv_cq_channel, &cq, &context) == 0);
+    WANT(cq == id->recv_cq && context == id);
+    ibv_ack_cq_events(cq, 1);
+    struct ibv_wc done;
+    WANT(ibv_poll_cq(cq, 1, &done) == 1 && done.status == IBV_WC_WR_FLUSH_ERR && done.wr_id == 7);
+  }
+  rdma_destroy_qp(id);
+  WANT(rdma_destroy_id(id) == 0);
+}
+
 static void datagrams(struct rdma_event_channel *channel) {
   struct rdma_cm_id *id;
   struct sockaddr_in group = {.sin_family = AF_INET}, from = own;
@@ -237,6 +283,8 @@ int main(void) {
   refused(here, port);
   rejects(here, there, port);
   connects(here, there, port);
+  fails(here, there, port);
+  completes(here, port);
   endpoints();
   datagrams(here);
   errors(here, port);
