@@ -1,8 +1,11 @@
-"""Where the blocks of a sample lie in a grid of three dimensions."""
+"""Which blocks a sample has: where they lie in a grid, and how many there is room for."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
-from vgpu_sim.worker.observing import sampler
+from vgpu_sim.worker.observing import sampler, touched
 
 Grid = tuple[int, int, int]
 
@@ -11,3 +14,45 @@ Grid = tuple[int, int, int]
 def test_a_number_of_a_block_counts_x_first_then_y_then_z(grid: Grid) -> None:
     places = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     assert [sampler._place_of(number, grid) for number in range(len(places))] == places
+
+
+@pytest.mark.parametrize(
+    ("limit", "at_most"),
+    [
+        ("_MOST_BLOCKS", 7),
+        ("_MOST_LANES", 7 * 64),
+        ("_MOST_CELLS", 7 * 64 * 5),
+        ("_MOST_SHARED_BYTES", 7 * 100),
+    ],
+)
+def test_each_limit_bounds_the_blocks_that_are_sampled_together(
+    monkeypatch: pytest.MonkeyPatch, limit: str, at_most: int
+) -> None:
+    """Two warps of five registers and 100 bytes a block; seven fit in exactly, six in a bit less."""
+    launch = SimpleNamespace(
+        warps_per_block=2, shared_bytes=100, function=SimpleNamespace(register_bits=(32,) * 5)
+    )
+    for name in ("_MOST_BLOCKS", "_MOST_LANES", "_MOST_CELLS", "_MOST_SHARED_BYTES"):
+        monkeypatch.setattr(sampler, name, 1 << 40)
+    for most, room in ((at_most, 7), (at_most - 1, 6), (0, 1)):
+        monkeypatch.setattr(sampler, limit, most)
+        assert sampler._room(launch) == room
+
+
+@pytest.mark.parametrize(
+    ("parts", "times", "growth"),
+    [
+        ([[0, 1], [2, 3]], 3.0, 3.0),  # all of the later half is new
+        ([[0, 1], [0, 1]], 3.0, 1.0),  # none of it
+        ([[0, 1], [1, 2]], 3.0, 1 + 4 / 3),  # one of three in the later half
+        ([[0], [0], [1]], 2.0, 1.75),  # one of two, in the later two of three parts
+        ([[0, 1]], 3.0, 3.0),  # no earlier half to compare it with
+        ([[0, 1], [2, 3]], 1.0, 1.0),
+        ([], 3.0, 1.0),
+    ],
+)
+def test_what_is_touched_grows_as_in_the_later_half(
+    parts: list[list[int]], times: float, growth: float
+) -> None:
+    numbers = [np.array(one, dtype=np.int64) for one in parts]
+    assert touched.growth_of(numbers, times) == pytest.approx(growth)
