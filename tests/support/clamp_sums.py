@@ -46,7 +46,7 @@ def symbol_of(name: str) -> Sum:
 
 
 class Sums(Flow):
-    """The values of one function. Whoever inherits says how often a loop turns."""
+    """The values of one function. A subclass bounds the trips of loops."""
 
     def __init__(self, name: str, lines: list[str]) -> None:
         super().__init__(name, lines)
@@ -54,8 +54,8 @@ class Sums(Flow):
         self._split: dict[str, Sum] = {}
         self._open: set[str] = set()
 
-    def turns(self, header: str) -> int | None:
-        """Return an upper bound of the turns of a loop, or None."""
+    def trips(self, header: str, facts: Facts) -> int | None:
+        """Return an upper bound of the trips of a loop before which ``facts`` hold, or None."""
         raise NotImplementedError
 
     def sum(self, operand: str, facts: Facts) -> Sum:
@@ -258,13 +258,7 @@ class Sums(Flow):
         return result
 
     def _walk(self, line: Line, facts: Facts) -> Sum | None:
-        # What is known here holds in all turns only if it is about values from before the loop.
-        body = self._body(line.block)
-        lasting = frozenset(
-            (name, truth)
-            for name, truth in facts
-            if name not in self.lines or self.lines[name].block not in body
-        )
+        lasting = self._lasting(facts, line.block)
         entries = []
         for value, source in self._arguments(line, lasting, around=False):
             known = lasting | self._facts_at(source)
@@ -275,18 +269,20 @@ class Sums(Flow):
         steps = []
         self._open.add(line.name)
         try:
-            for value, source in self._arguments(line, frozenset(), around=True):
-                known = lasting | self._facts_at(source)
+            for value, source in self._arguments(line, lasting, around=True):
+                known = lasting | self._facts_on(source, line.block)
                 after = self.expand(self.sum(value, known), known)
                 steps.append(after.plus(symbol_of(line.name), -1))
         finally:
             self._open.remove(line.name)
-        if not steps or any(step.terms for step in steps):
+        if not steps:
+            return start  # control never goes round
+        if any(step.terms for step in steps):
             return None
         low, high = min(s.low for s in steps), max(s.high for s in steps)
         if low == high == 0:
             return start
-        turns = self.turns(line.block)
-        if turns is None:
+        trips = self.trips(line.block, lasting)
+        if trips is None:
             return None
-        return start.plus(number(min(low, 0) * turns, max(high, 0) * turns))
+        return start.plus(number(min(low, 0) * trips, max(high, 0) * trips))

@@ -7,10 +7,15 @@ import functools
 import re
 from collections.abc import Iterable
 
-from ir_text import Block, Line, bits_of, constants, parse_line, ways_of
+from ir_text import Block, Line, constants, parse_line, ways_of
 
-Facts = frozenset[tuple[str, bool]]
+Fact = tuple[str, bool]
+Facts = frozenset[Fact]
+Settled = dict[str, bool | None]
 NOTHING: Facts = frozenset()
+_PURE = {"add", "sub", "mul", "shl", "lshr", "ashr", "and", "or", "xor", "select", "zext", "sext"}
+_PURE |= {"udiv", "urem", "sdiv", "srem", "trunc", "bitcast"}
+_PURE |= {"insertelement", "extractelement", "shufflevector"}
 _TARGET = re.compile(r"label %([\w.]+)")
 
 
@@ -102,6 +107,13 @@ class Flow:
                     found.add((block.condition, above == block.successors[0]))
         return frozenset(found)
 
+    def _facts_on(self, source: str, target: str) -> Facts:
+        """What is known when control goes from ``source`` to its successor ``target``."""
+        block = self.blocks[source]
+        if not block.condition or len(set(block.successors)) != 2:
+            return self._facts_at(source)
+        return self._facts_at(source) | {(block.condition, target == block.successors[0])}
+
     @functools.cache  # noqa: B019
     def _closed(self, facts: Facts) -> Facts:
         """``facts`` and what follows from them."""
@@ -122,6 +134,8 @@ class Flow:
             return ()
         if line.op == ("and" if truth else "or"):
             return [(one, truth) for one in line.operands]
+        if line.op in ("and", "or"):
+            return self._led(name, known)
         if line.op == "xor" and constants(line.operands[1]) == [1]:
             return [(line.operands[0], not truth)]
         if line.op.startswith("@llvm.vector.reduce.or.") and truth:
@@ -139,8 +153,27 @@ class Flow:
                 if constants(value) != [not truth]
             ]
             if len(ways) == 1:
-                return [(ways[0][0], truth), *self._facts_at(ways[0][1])]
+                return [(ways[0][0], truth), *self._facts_on(ways[0][1], line.block)]
         return ()
+
+    def _led(self, name: str, known: set[Fact]) -> list[Fact]:
+        """What is known of the way into blocks whose phis a condition is made of."""
+        facts: list[Fact] = []
+        for label in self._joins(name):
+            ways = [one for one in self.predecessors[label] if not self._refuted(one, label, known)]
+            if len(ways) == 1:
+                facts += self._facts_on(ways[0], label)
+        return facts
+
+    @functools.cache  # noqa: B019
+    def _joins(self, name: str) -> frozenset[str]:
+        """The blocks of the phis, but for those of loops, that a condition is made of."""
+        line = self.lines.get(name)
+        if line is None or not line.type.endswith(("i1", "i1>")):
+            return frozenset()
+        if line.op == "phi":
+            return frozenset() if self._heads(line.block) else frozenset({line.block})
+        return frozenset().union(*map(self._joins, line.operands))
 
     def _follows(self, name: str, truth: bool, known: set[tuple[str, bool]]) -> bool:
         """Whether a condition is ``truth`` (of a vector: in some lane) by what is known."""
@@ -163,29 +196,93 @@ class Flow:
     def _heads(self, label: str) -> bool:
         return any(label in self._dominators[source] for source in self.predecessors[label])
 
-    def _open_ways(self, line: Line, known: Iterable[tuple[str, bool]]) -> list[tuple[str, str]]:
+    def _open_ways(self, line: Line, known: Iterable[Fact]) -> list[tuple[str, str]]:
         """The ways into a phi that what is known leaves open."""
         facts = set(known)
-        closed = {
-            source
-            for phi in self.blocks[line.block].lines
-            if phi.op == "phi"
-            for truth in (True, False)
-            if (phi.name, truth) in facts
-            for value, source in ways_of(phi)
-            if bits_of(phi.type) == 1 and constants(value) == [int(not truth)]
-        }
         ways = []
         for value, source in ways_of(line):
             block = self.blocks.get(source)
             if block is None:
                 continue  # nobody comes from there
             taken = line.block == block.successors[0]
-            if source not in closed and not (
-                block.condition and self._follows(block.condition, not taken, facts)
-            ):
+            if block.condition and self._follows(block.condition, not taken, facts):
+                continue
+            if not self._refuted(source, line.block, facts):
                 ways.append((value, source))
         return ways
+
+    def _refuted(self, source: str, target: str, facts: Iterable[Fact]) -> bool:
+        """Whether ``facts`` contradict that control came to ``target`` from ``source``."""
+        phis = [line for line in self.blocks[target].lines if line.op == "phi"]
+        came = {phi.name: dict(map(reversed, ways_of(phi)))[source] for phi in phis}
+        block = self.blocks[source]
+        cases: list[Settled] = [{}]
+        if block.condition and len(set(block.successors)) == 2:
+            cases = self._cases(block.condition, target == block.successors[0])
+        return all(
+            any(self._settled(name, case, came) is (not truth) for name, truth in facts)
+            for case in cases
+        )
+
+    def _cases(self, name: str, truth: bool) -> list[Settled]:
+        """What conditions and whole masks are if ``name`` is ``truth``, case by case."""
+        if self._settled(name, {}, {}) is (not truth):
+            return []
+        found: Settled = {name: truth}
+        line = self.lines.get(name)
+        if line is None:
+            return [found]
+        parts: list[list[Settled]] = []
+        if line.op == ("or" if truth else "and") and line.type == "i1":
+            return [case | found for one in line.operands for case in self._cases(one, truth)]
+        if line.op == ("and" if truth else "or"):
+            parts = [self._cases(one, truth) for one in line.operands]
+        elif line.op == "xor" and constants(line.operands[1]) == [1]:
+            parts = [self._cases(line.operands[0], not truth)]
+        elif line.op.startswith("@llvm.vector.reduce.or.") and not truth:
+            parts = [self._cases(line.operands[0], False)]
+        cases = [found]
+        for part in parts:
+            cases = [one | other for one in cases for other in part]
+        return cases
+
+    def _settled(self, name: str, known: Settled, came: dict[str, str]) -> bool | None:
+        """The constant that a condition, or a whole mask, is; None if that does not follow.
+
+        ``came`` has the values of phis. What is found is added to ``known``.
+        """
+        if name not in known:
+            known[name] = None
+            known[name] = self._find_settled(name, known, came)
+        return known[name]
+
+    def _find_settled(self, name: str, known: Settled, came: dict[str, str]) -> bool | None:
+        numbers = constants(name)
+        if numbers is not None:
+            return bool(numbers[0]) if len(set(numbers)) == 1 else None
+        line = self.lines.get(name)
+        if line is None:
+            return None
+        if name in came:
+            return self._settled(came[name], known, {})
+        if line.op == "phi":
+            values = [constants(value) or [None] for value, _ in ways_of(line)]
+            same = {one for numbers in values for one in numbers}
+            return bool(same.pop()) if len(same) == 1 and None not in same else None
+        if line.op in ("and", "or"):
+            parts = [self._settled(one, known, came) for one in line.operands]
+            decides = line.op == "or"
+            return decides if decides in parts else (None if None in parts else not decides)
+        if line.op == "xor" and constants(line.operands[1]) == [1]:
+            part = self._settled(line.operands[0], known, came)
+            return None if part is None else not part
+        if line.op.startswith("@llvm.vector.reduce."):
+            return self._settled(line.operands[0], known, came)
+        if line.op == "shufflevector":
+            first = self.lines.get(line.operands[0])
+            if first is not None and first.op == "insertelement":
+                return self._settled(first.operands[1], known, came)
+        return None
 
     @functools.cache  # noqa: B019
     def _body(self, header: str) -> frozenset[str]:
@@ -198,13 +295,24 @@ class Flow:
                 pending += self.predecessors[label]
         return frozenset(body)
 
-    def _steady(self, name: str, body: frozenset[str], depth: int = 8) -> bool:
-        """Whether a value is the same in all turns of a loop."""
-        line = self.lines.get(name)
-        if line is None or line.block not in body:
+    def _steady(self, operand: str, header: str, depth: int = 20) -> bool:
+        """Whether a value is the same in all trips of a loop."""
+        line = self.lines.get(operand)
+        if line is None or line.block not in self._body(header):
             return True
-        pure = line.op not in ("phi", "load") and not line.op.startswith("@")
-        return depth > 0 and pure and all(self._steady(o, body, depth - 1) for o in line.operands)
+        pure = line.op in _PURE or line.op.startswith(("icmp ", "@llvm.vector.reduce."))
+        return depth > 0 and pure and all(self._steady(o, header, depth - 1) for o in line.operands)
+
+    def _lasting(self, facts: Facts, header: str) -> Facts:
+        """Return those facts that hold in all trips of a loop, and are the same in each."""
+        body, before = self._body(header), self._dominators[header] - {header}
+        return frozenset(
+            (name, truth)
+            for name, truth in self._closed(facts)
+            if name not in self.lines
+            or self.lines[name].block in before
+            or (self.lines[name].block in body and self._steady(name, header))
+        )
 
     def _of_header(self, symbol: str, header: str) -> bool:
         line = self.lines.get(symbol)

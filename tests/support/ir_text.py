@@ -147,8 +147,10 @@ def access_of(line: Line) -> tuple[str | None, int]:
     if line.op == "store":
         return line.operands[1], bytes_of(line.type)
     if line.op.startswith("@llvm.masked."):
-        vectors = [bytes_of(m) for m in re.findall(r"<\d+ x \w+>", line.text)]
-        return line.operands[MASKED[line.op.split(".")[2]][0]], max(vectors)
+        how = line.op.split(".")[2]
+        value = re.findall(r"<\d+ x \w+>", line.text)[0]
+        size = -(-bits_of(value) // 8) if how in ("gather", "scatter") else bytes_of(value)
+        return line.operands[MASKED[how][0]], size  # of a vector of pointers, what each reaches
     if line.op == STOP:
         return line.operands[0], 0
     if line.op in _CONTROL_WORD:

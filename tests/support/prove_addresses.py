@@ -2,9 +2,9 @@
 
     make fuzz proofs=1 n=1000 minutes=10     what ends first; state is in .fuzz/proofs.json
 
-Four kinds in turn: words of the ISA that compute addresses, the same with shared memory, PTX that
-reaches for every address in every form (atomics, cp.async, ldmatrix and mma, generic, local, calls),
-and the kernels that run in ``make fuzz``. Prints each that is not shown to be safe; ends with 1 when
+Five kinds, one after the other: instructions of the ISA that compute addresses, the same with shared
+memory, PTX that reaches for every address in every form (atomics, cp.async, ldmatrix and mma,
+generic, local, calls), loops that move pointers, and the kernels that run in ``make fuzz``. Prints each that is not shown to be safe; ends with 1 when
 there was one, in any run.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 import clamp_proof
 import random_addresses
 from fuzzing import command, trial
-from random_kernels import functions, kernels, meetings, reaches
+from random_kernels import functions, kernels, loops, meetings, reaches
 from random_kernels.kernels import Kernel
 
 from vgpu_sim.compiler import compile_ptx
@@ -72,6 +72,7 @@ KINDS: dict[str, Callable[[int], int]] = {
     "words": prove,
     "words, shared": lambda seed: prove(seed, shared=True),
     "every form": lambda seed: prove_ptx(reaches.generate(seed)),
+    "loops": lambda seed: prove_ptx(loops.generate(seed)),
     "running": lambda seed: prove_ptx(_RUNNING[seed % len(_RUNNING)](seed)),
 }
 
