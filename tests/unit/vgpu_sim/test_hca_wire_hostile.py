@@ -1,6 +1,5 @@
 """Forged packets: whoever can send them changes nothing, and what is counted says why not."""
 
-import contextlib
 import ctypes
 import socket
 import struct
@@ -12,46 +11,14 @@ import roce
 import wire_rig
 from hca_rig import BASE, until
 from roce import Packet, aeth, reth
+from wire_peer import QPN, Peer
 from wire_rig import End
 
 from rdma.verbs import ALL
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 
-QPN = 0x123456
 SECRET = bytes(range(1, 65)) * 4
-
-
-class Peer:
-    """A peer made of a socket: it says what it likes."""
-
-    def __init__(self, ip: str) -> None:
-        self.ip = ip
-        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.socket.bind((ip, roce.PORT))
-        self.socket.settimeout(60)
-
-    def send(self, end: End, packet: Packet) -> None:
-        """Send a packet with a right checksum."""
-        self.raw(end, packet.sealed(self.ip, end.ip))
-
-    def raw(self, end: End, data: bytes) -> None:
-        """Send bytes."""
-        self.socket.sendto(data, (end.ip, roce.PORT))
-
-    def drain(self) -> None:
-        """Forget what has come."""
-        self.socket.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self.socket.recv(65536)
-        self.socket.settimeout(60)
-
-    def receive(self) -> Packet:
-        """Return the next packet that comes."""
-        data, (ip, port) = self.socket.recvfrom(65536)
-        assert data[-4:] == roce.icrc(ip, port, self.ip, data[:-4])
-        return Packet.parse(data)
 
 
 @pytest.fixture(scope="module")

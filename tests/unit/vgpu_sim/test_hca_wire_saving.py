@@ -1,8 +1,6 @@
 """Connections over a wire pass from engine to engine in the middle of traffic: exactly once, in order."""
 
 import itertools
-import json
-import os
 import random
 import threading
 from contextlib import ExitStack
@@ -11,12 +9,9 @@ import hca_rig
 import pytest
 from hca_rig import BASE
 from wire_rig import BadNetwork, End, Ends, ends
+from wire_saving import POSTING, hand_over
 
-from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects
 
 BYTES = 100_000
 HAND_OVERS = 12
@@ -27,29 +22,6 @@ BAD = {"drop": 0.02, "twice": 0.02, "late": 0.02}
 def engines():
     with ExitStack() as stack:
         yield [stack.enter_context(hca_rig.running_engine()) for _ in range(4)]
-
-
-POSTING = threading.Lock()
-"""A program's own doorbell outlives its hcad; here it is hcad's, so nobody rings while it changes."""
-
-
-def hand_over(end: End, engine: Engine) -> None:
-    """Have another engine serve an end from now on; it is held until everything is there."""
-    end.engine.hold()
-    engine.hold()
-    luggage = Luggage()
-    saved = json.loads(json.dumps(end.client.objects.save(luggage)))
-    arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
-    wire = engine.add_wire(end.sockets.structure())
-    handles = arrived.take_all(saved["descriptors"])
-    objects = AdoptedObjects(engine, Numbers(), end.gids, 1 << 30, handles)
-    objects.load(saved, arrived)
-    with POSTING:
-        end.client.objects.close()
-        end.engine.remove_wire(end.wire)
-        end.engine.release()
-        end.client.objects, end.engine, end.wire = objects, engine, wire
-    engine.release()
 
 
 @pytest.mark.parametrize("seed", range(6))
