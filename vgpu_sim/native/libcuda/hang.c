@@ -8,13 +8,10 @@
 #include "environment.h"
 #include "log.h"
 #include "module.h"
+#include "reached.h"
 #include "try_lock.h"
 
 enum { MOST_STREAMS = 8 }; /* that wait for each other in a row */
-
-static bool is_over(const struct tsr_context *context, uint32_t stream, uint64_t value) {
-  return __atomic_load_n(&context->page->timeline[stream], __ATOMIC_ACQUIRE) >= value;
-}
 
 /* The first request of a stream that has not ended. False where its slot has been reused: then
  * other threads have enqueued much behind it. */
@@ -38,7 +35,7 @@ static bool culprit(const struct tsr_context *context, uint32_t *stream, tessera
     const tessera_wait *on = NULL;
     for (unsigned wait = 0; wait < slot->wait_count && wait < TESSERA_MAX_WAITS; wait++)
       if (slot->waits[wait].stream < TESSERA_MAX_STREAMS &&
-          !is_over(context, slot->waits[wait].stream, slot->waits[wait].value))
+          !tsr_reached(context, slot->waits[wait].stream, slot->waits[wait].value))
         on = &slot->waits[wait];
     if (!on) return true;
     *stream = on->stream;

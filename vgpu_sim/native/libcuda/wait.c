@@ -24,11 +24,6 @@ static inline void relax(void) {
 #endif
 }
 
-/* All conditions are "this counter of the worker's page has reached that value". */
-static inline bool reached(const uint64_t *counter, uint64_t value) {
-  return __atomic_load_n(counter, __ATOMIC_ACQUIRE) >= value;
-}
-
 static bool may_spin(struct tsr_context *context) {
   const int cpu = sched_getcpu();
   __atomic_store_n(&context->area->cpu, cpu, __ATOMIC_RELAXED);
@@ -39,7 +34,7 @@ static bool spin(struct tsr_context *context, const uint64_t *counter, uint64_t 
   const uint64_t end_ns = tsr_now_ns() + SPIN_NS;
   do {
     for (int i = 0; i < CHECK_EVERY; i++) {
-      if (reached(counter, value)) return true;
+      if (tsr_counter_reached(counter, value)) return true;
       relax();
     }
   } while (tsr_now_ns() < end_ns && !__atomic_load_n(&context->page->error, __ATOMIC_RELAXED));
@@ -52,7 +47,7 @@ static void sleep_until_progress(struct tsr_context *context, const uint64_t *co
   const tessera_worker_page *page = context->page;
   __atomic_fetch_add(&context->area->waiting, 1, __ATOMIC_SEQ_CST);
   const uint32_t progress = __atomic_load_n(&page->progress, __ATOMIC_SEQ_CST);
-  if (!reached(counter, value) && !__atomic_load_n(&page->error, __ATOMIC_ACQUIRE)) {
+  if (!tsr_counter_reached(counter, value) && !__atomic_load_n(&page->error, __ATOMIC_ACQUIRE)) {
     const struct timespec limit = {.tv_nsec = limit_ms * 1000000};
     syscall(SYS_futex, &page->progress, FUTEX_WAIT, progress, &limit, NULL, 0);
   }
@@ -63,17 +58,17 @@ static void sleep_until_progress(struct tsr_context *context, const uint64_t *co
 static CUresult wait_for(struct tsr_context *context, uint32_t stream, const uint64_t *counter,
                          uint64_t value) {
   CUresult error = tsr_context_error(context);
-  if (error != CUDA_SUCCESS || reached(counter, value)) return error;
+  if (error != CUDA_SUCCESS || tsr_counter_reached(counter, value)) return error;
   tsr_rang |= tsr_ring_for_wait(context);
   if (may_spin(context)) spin(context, counter, value);
   long limit_ms = FIRST_LOOK_MS;
   struct tsr_hang hang = {0};
-  while (!reached(counter, value)) {
+  while (!tsr_counter_reached(counter, value)) {
     error = tsr_context_error(context);
     if (error != CUDA_SUCCESS) return error;
     const uint64_t asleep_ns = tsr_now_ns();
     sleep_until_progress(context, counter, value, limit_ms);
-    if (reached(counter, value)) break;
+    if (tsr_counter_reached(counter, value)) break;
     if (limit_ms == LAST_LOOK_MS) tsr_hang_look(context, stream, &hang);
     if (tsr_now_ns() - asleep_ns < (uint64_t)limit_ms * 1000000u) continue; /* other progress */
     if (tsr_context_hung_up(context)) return tsr_context_lose(context);
@@ -85,10 +80,6 @@ static CUresult wait_for(struct tsr_context *context, uint32_t stream, const uin
 CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t head) {
   if (head <= TESSERA_SLOTS_PER_STREAM) return CUDA_SUCCESS;
   return wait_for(context, stream, &context->page->tail[stream], head - TESSERA_SLOTS_PER_STREAM);
-}
-
-bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value) {
-  return reached(&context->page->timeline[stream], value);
 }
 
 /* Who has waited for work sees what kernels have written. */

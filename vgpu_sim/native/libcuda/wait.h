@@ -2,17 +2,15 @@
 #ifndef TSR_WAIT_H
 #define TSR_WAIT_H
 
-#include "objects.h"
+#include "reached.h"
 
 enum { TSR_LEGACY_STREAM = 0 };
 
 /* Waits until the tail of the stream's ring leaves room for slots up to `head`. */
 CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t head);
 
-/* True when request `value` of the stream is done. */
-bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value);
-
-/* Waits for it; returns the context's error when it died. */
+/* Waits until request `value` of the stream is done (tsr_reached); returns the context's error when
+ * it died. */
 CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value);
 
 /* Everything enqueued so far: in one stream (in the legacy stream: in all blocking streams too),
