@@ -34,6 +34,7 @@ from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.options import NodeOptions, installed_version
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.gpud.slices.server import SliceServer
+from vgpu_sim.gpud.telemetry.energy import EnergyFile
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
@@ -71,7 +72,7 @@ class Daemon:
         )
         self._admission = self._make_admission()
         self._servers: dict[InstanceUuid, SliceServer] = {}
-        self._sampler = Sampler()
+        self._sampler = Sampler(EnergyFile(options.state_dir))
         self._snapshot = Snapshot(
             self._inventory,
             self._budget,

@@ -157,7 +157,7 @@ class Telemetry:
     Measured are the utilisations and PCIe throughput; clocks, power, energy, temperatures, fans and
     performance state follow from them and the board's figures (docs/metrics.md). ``fans_percent``
     has one number a fan: none on boards that are cooled passively. ``performance_state`` is 0
-    (fastest) to 15. ``energy_mj`` is what was drawn since gpud started.
+    (fastest) to 15. ``energy_mj`` is what was drawn since the node started, as NVML counts.
     """
 
     activity: Activity

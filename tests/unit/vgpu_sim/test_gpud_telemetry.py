@@ -1,12 +1,14 @@
 """Counters become shares of a period, and those what a board's sensors would say."""
 
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
 from mig.geometry import BOARDS, board
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
 from vgpu_sim.gpud.telemetry import counting, figures, sensors
+from vgpu_sim.gpud.telemetry.energy import Drawn, EnergyFile
 from vgpu_sim.gpud.telemetry.meter import IDLE, PERIOD_NS, Meter, Reading
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
 from vgpu_sim.hal.admin import Activity, Counters
@@ -175,3 +177,67 @@ def test_what_was_done_under_an_earlier_gpud_is_counted_and_is_no_use_now() -> N
     then = Reading(half, 2 * PERIOD_NS + 1, adopted=True)
     use = meter.sample({"a": then}, whole, 3 * PERIOD_NS)
     assert (use.activity.engine, use.in_bytes_per_s) == (0.5, 0)
+
+
+@pytest.fixture
+def boot(tmp_path: Path) -> Path:
+    """The file that names the boot of the node."""
+    path = tmp_path / "boot_id"
+    path.write_text("one\n")
+    return path
+
+
+def test_energy_goes_on_with_the_next_gpud(tmp_path: Path, boot: Path) -> None:
+    """It never goes back, and the seconds without a gpud count as rest."""
+    first = Sampler(EnergyFile(tmp_path, boot))
+    first.sample([GPU], [], 5 * S)
+    live = {1: Reading(busy(S, sm_active_ns=S), 6 * S)}
+    first.sample([GPU], [Observed(SLICE, live, NOTHING)], 6 * S)
+    before = first.telemetry(GPU)
+    following = Sampler(EnergyFile(tmp_path, boot))
+    following.sample([GPU], [], 6 * S)
+    assert following.telemetry(GPU).energy_mj == before.energy_mj > 0
+    third = Sampler(EnergyFile(tmp_path, boot))
+    third.sample([GPU], [], 16 * S)
+    at_rest = third.telemetry(GPU)
+    assert at_rest.energy_mj == pytest.approx(before.energy_mj + 10 * at_rest.power_draw_mw, abs=2)
+    third.sample([GPU, replace(GPU, uuid=GpuUuid("GPU-other"), index=1)], [], 16 * S)
+    assert third.telemetry(GPU).energy_mj == at_rest.energy_mj
+
+
+def test_energy_begins_anew_with_the_node_and_with_another_gpu(tmp_path: Path, boot: Path) -> None:
+    first = Sampler(EnergyFile(tmp_path, boot))
+    for now in (5 * S, 6 * S):
+        first.sample([GPU], [], now)
+    other = replace(GPU, uuid=GpuUuid("GPU-other"))
+    following = Sampler(EnergyFile(tmp_path, boot))
+    following.sample([other], [], 6 * S)
+    assert following.telemetry(other).energy_mj == 0
+    first.sample([GPU], [], 7 * S)
+    boot.write_text("two\n")
+    after = Sampler(EnergyFile(tmp_path, boot))
+    after.sample([GPU], [], S)
+    assert after.telemetry(GPU).energy_mj == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", "null", '{"boot": "one", "at_ns": 1, "mj": []}']
+    + [f'{{"boot": "one", "at_ns": 1, "mj": {{"GPU": {mj}}}}}' for mj in ("-1", "NaN", '"x"')],
+)
+def test_a_damaged_file_of_energies_counts_as_none(tmp_path: Path, boot: Path, text: str) -> None:
+    (tmp_path / "energy.json").write_text(text)
+    kept = EnergyFile(tmp_path, boot)
+    assert kept.load() == Drawn()
+    kept.save(Drawn(7, {GPU.uuid: 3.5}))
+    assert kept.load() == Drawn(7, {GPU.uuid: 3.5})
+
+
+def test_energies_that_cannot_be_written_do_not_stop_the_sampler(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sampler = Sampler(EnergyFile(tmp_path / "gone"))
+    for now in (5 * S, 6 * S, 7 * S):
+        sampler.sample([GPU], [], now)
+    assert sampler.telemetry(GPU).energy_mj > 0
+    assert caplog.text.count("energy_unwritten") == 1

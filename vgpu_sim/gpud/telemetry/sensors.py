@@ -27,9 +27,9 @@ class State:
     temperature_c: float
 
 
-def at_rest(board: Board) -> State:
-    """Return the state of a GPU that has been idle for long."""
-    return State(0.0, _steady_c(board, _power_w(board, Activity())))
+def at_rest(board: Board, energy_mj: float = 0.0) -> State:
+    """Return the state of a GPU that has been idle for long, and has drawn so much."""
+    return State(energy_mj, _steady_c(board, _power_w(board, Activity())))
 
 
 def activity_of(board: Board, uses: Iterable[tuple[int, int, Activity]]) -> Activity:
