@@ -71,12 +71,12 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* Pods that run once: the hook and the test. */}}
 {{/* A name for image and configuration together: the operator notes on its Lease by which it works. */}}
 {{- define "tessera.configuration" -}}
 {{- printf "%s %s" (include "tessera.image" .) (include (print $.Template.BasePath "/operator-config.yaml") .) | sha256sum | trunc 16 -}}
 {{- end -}}
 
+{{/* Pods that run once: the hooks and the test. */}}
 {{- define "tessera.shortPod" -}}
 restartPolicy: Never
 serviceAccountName: {{ .account | quote }}

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, quantity
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs
 from gpu_operator.config import NodeConfig
@@ -22,6 +22,7 @@ HCA_DIR = f"{RUN_DIR}/hca"
 EXPORTER_USER = 64010  # as the chart's exporter runs
 HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
+_MEMORY: Final = "memory"
 _AGENT_ENDS_S = 40  # it waits until allocatable is lowered: device_plugin.app
 LOCKED_DOWN: dict[str, Any] = {
     "runAsUser": 0,
@@ -67,6 +68,42 @@ def daemon_set(
         "template": template,
     }
     return document(name_of(pool_name), namespace, labels, spec)
+
+
+def surging_daemon_set(
+    name: str,
+    component: str,
+    pool_name: str,
+    node: NodeConfig,
+    namespace: str,
+    *,
+    surge: int | str = 1,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return a DaemonSet of one component, whose next pod is ready before the one before it ends.
+
+    ``surge`` is how many nodes, or which part of them, have two pods at a time. ``more`` is of the
+    pods' spec. They see the host's processes, without which a client cannot be identified, and
+    have no token of the API server.
+    """
+    selector = {COMPONENT_LABEL: component, POOL_LABEL: pool_name}
+    labels = {**node.labels, **selector}
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": selector},
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0},
+        },
+        "template": pod_template(
+            pool_name, labels, node, hostPID=True, automountServiceAccountToken=False, **more
+        ),
+    }
+    return document(name, namespace, labels, spec)
+
+
+def host_volume(name: str, path: str, kind: str = "DirectoryOrCreate") -> dict[str, Any]:
+    """Return a volume that is a directory of the node."""
+    return {"name": name, "hostPath": {"path": path, "type": kind}}
 
 
 def pod_template(
@@ -121,16 +158,22 @@ def _node_budget(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     """Return the container whose request makes the scheduler see the slices' memory.
 
     Device memory is in the slices' own cgroups, which the kubelet does not know. The request is not
-    gpud's: during a roll-out a node has two pods of gpud, which would need the budget twice. What
-    an init container requests its pod requests for as long as it is there.
+    gpud's: during a roll-out a node has two pods of gpud, which would need the budget twice. A pod
+    requests the larger of what an init container and all its other containers request, for as long
+    as it is there. So this request includes the agent's own.
     """
-    memory = node.gpud.resources.get("requests", {}).get("memory", budget_of(pool, node))
+    slices = node.gpud.resources.get("requests", {}).get(_MEMORY, budget_of(pool, node))
+    agent = node.device_plugin.resources.get("requests", {}).get(_MEMORY, "0")
+    try:
+        memory = quantity.of_bytes(quantity.of_api(str(slices)) + quantity.of_api(str(agent)))
+    except ValueError:  # the API server refuses the DaemonSet and says which quantity is none
+        memory = slices
     return {
         "name": "node-budget",
         "image": node.image,
         "imagePullPolicy": node.image_pull_policy,
         "command": ["true"],
-        "resources": {"requests": {"memory": memory}},
+        "resources": {"requests": {_MEMORY: memory}},
         "securityContext": {**LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
     }
 
@@ -199,18 +242,13 @@ def _dra_dir(kubelet: str) -> str:
 
 def _volumes(node: NodeConfig) -> list[dict[str, Any]]:
     kubelet = node.device_plugin.kubelet_dir
-
-    def host(name: str, path: str, kind: str) -> dict[str, Any]:
-        return {"name": name, "hostPath": {"path": path, "type": kind}}
-
-    create = "DirectoryOrCreate"
     return [
-        host("run", RUN_DIR, create),
-        host("libraries", f"{STATE_DIR}/lib", create),
-        host("plugins-registry", f"{kubelet}/plugins_registry", create),
-        *([host("dra", _dra_dir(kubelet), create)] if node.dra.enabled else []),
-        host("pod-resources", f"{kubelet}/pod-resources", create),
-        host("cdi", "/var/run/cdi", create),
-        host("pod-logs", "/var/log/pods", create),
+        host_volume("run", RUN_DIR),
+        host_volume("libraries", f"{STATE_DIR}/lib"),
+        host_volume("plugins-registry", f"{kubelet}/plugins_registry"),
+        *([host_volume("dra", _dra_dir(kubelet))] if node.dra.enabled else []),
+        host_volume("pod-resources", f"{kubelet}/pod-resources"),
+        host_volume("cdi", "/var/run/cdi"),
+        host_volume("pod-logs", "/var/log/pods"),
         {"name": "tmp", "emptyDir": {}},
     ]

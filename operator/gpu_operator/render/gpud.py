@@ -7,11 +7,10 @@ its gpud stands by, which makes the pod ready, before Kubernetes ends the old on
 
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL, quantity
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec
 from gpu_operator.config import NodeConfig
 from gpu_operator.render.daemonset import (
-    COMPONENT_LABEL,
     EXPORTER_USER,
     HCA_DIR,
     HCAD_USER,
@@ -19,9 +18,9 @@ from gpu_operator.render.daemonset import (
     RUN_DIR,
     STATE_DIR,
     budget_of,
-    document,
     hcas_of,
-    pod_template,
+    host_volume,
+    surging_daemon_set,
 )
 
 COMPONENT: Final = "gpud"
@@ -38,34 +37,21 @@ def daemon_set(
     pool_name: str, pool: GPUPoolSpec, node: NodeConfig, namespace: str
 ) -> dict[str, Any]:
     """Return the DaemonSet of a pool's gpuds."""
-    labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
-    template = pod_template(
+    return surging_daemon_set(
+        name_of(pool_name),
+        COMPONENT,
         pool_name,
-        labels,
         node,
-        hostPID=True,  # without it a client's process cannot be told
-        automountServiceAccountToken=False,
+        namespace,
+        surge=node.max_unavailable,
         containers=[_gpud(pool, node)],
         volumes=[
-            _host("run", RUN_DIR, "DirectoryOrCreate"),
-            _host("state", STATE_DIR, "DirectoryOrCreate"),
-            _host("cgroup", "/sys/fs/cgroup", "Directory"),
+            host_volume("run", RUN_DIR),
+            host_volume("state", STATE_DIR),
+            host_volume("cgroup", "/sys/fs/cgroup", "Directory"),
             {"name": "tmp", "emptyDir": {}},
         ],
     )
-    spec: dict[str, Any] = {
-        "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}},
-        "updateStrategy": {
-            "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": node.max_unavailable, "maxUnavailable": 0},
-        },
-        "template": template,
-    }
-    return document(name_of(pool_name), namespace, labels, spec)
-
-
-def _host(name: str, path: str, kind: str) -> dict[str, Any]:
-    return {"name": name, "hostPath": {"path": path, "type": kind}}
 
 
 def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:

@@ -7,16 +7,14 @@ the old one, whose pod is ended once the new one is ready (ADR 52).
 
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.config import NodeConfig
 from gpu_operator.render.daemonset import (
-    COMPONENT_LABEL,
     HCA_DIR,
     HCAD_USER,
     LOCKED_DOWN,
     RUN_DIR,
-    document,
-    pod_template,
+    host_volume,
+    surging_daemon_set,
 )
 
 COMPONENT: Final = "hca"
@@ -30,34 +28,20 @@ def name_of(pool: str) -> str:
 
 def daemon_set(pool_name: str, node: NodeConfig, namespace: str) -> dict[str, Any]:
     """Return the DaemonSet that serves the HCAs of one pool."""
-    labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
-    template = pod_template(
+    return surging_daemon_set(
+        name_of(pool_name),
+        COMPONENT,
         pool_name,
-        labels,
         node,
-        hostPID=True,  # without it a client's process cannot be told
-        automountServiceAccountToken=False,
+        namespace,
         initContainers=[_hca_directory(node)],
         containers=_rdma(node),
         volumes=[
-            _host("run", RUN_DIR),
-            _host("hca", HCA_DIR),
+            host_volume("run", RUN_DIR),
+            host_volume("hca", HCA_DIR),
             {"name": "tmp", "emptyDir": {}},
         ],
     )
-    spec: dict[str, Any] = {
-        "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}},
-        "updateStrategy": {
-            "type": "RollingUpdate",
-            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
-        },
-        "template": template,
-    }
-    return document(name_of(pool_name), namespace, labels, spec)
-
-
-def _host(name: str, path: str) -> dict[str, Any]:
-    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 
 def _rdma(node: NodeConfig) -> list[dict[str, Any]]:

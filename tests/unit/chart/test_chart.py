@@ -443,6 +443,16 @@ def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
     assert "--retire-resources" in job["template"]["spec"]["containers"][0]["args"]
 
 
+def test_no_job_of_a_hook_stays_for_good() -> None:
+    """Helm removes those that succeed; it may be ended before that, and leaves those that fail."""
+    jobs = render()["Job"]
+    assert len(jobs) == 2
+    for job in jobs.values():
+        policy = job["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        assert {"before-hook-creation", "hook-succeeded"} <= set(policy)
+        assert job["spec"]["ttlSecondsAfterFinished"] > job["spec"]["activeDeadlineSeconds"]
+
+
 def test_names_follow_the_release() -> None:
     found = render("fullnameOverride=gpus")
     common = ("CustomResourceDefinition", "DeviceClass")  # by these names manifests know them

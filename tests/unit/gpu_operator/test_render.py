@@ -123,7 +123,7 @@ def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> N
     assert requested(rendered()) == ["4Gi"]
     assert budget(gpud_rendered()) == [f"--budget={4 << 30}"]
     pool = POOL.model_copy(update={"node_budget": "1.5Gi"})
-    assert requested(rendered(pool)) == ["1.5Gi"]
+    assert requested(rendered(pool)) == ["1536Mi"]
     assert budget(gpud_rendered(pool)) == [f"--budget={3 << 29}"]
     assert environment(rendered(pool))["TESSERA_NODE_BUDGET"] == "1.5Gi"
     resources = {"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": "2"}}
@@ -135,6 +135,40 @@ def test_the_scheduler_sees_the_budget_once_however_many_gpuds_a_node_has() -> N
         "requests": {"cpu": "100m"},
         "limits": {"cpu": "2"},
     }
+
+
+@pytest.mark.parametrize(
+    ("budget", "agent", "needed"),
+    [("4Gi", "64Mi", (4 << 30) + (64 << 20)), ("1.5Gi", "64M", (3 << 29) + 64_000_000)],
+)
+def test_the_agent_s_memory_is_reserved_beside_the_budget(
+    budget: str, agent: str, needed: int
+) -> None:
+    """Of a pod the scheduler takes the larger of an init container and all the others."""
+    pool = POOL.model_copy(update={"node_budget": budget})
+    resources = {"requests": {"cpu": "20m", "memory": agent}}
+    of_pod = rendered(pool, device_plugin=DevicePluginConfig(resources=resources))
+    spec = of_pod["spec"]["template"]["spec"]
+
+    def memory(part: str) -> list[int]:
+        found = (one.get("resources", {}).get("requests", {}) for one in spec[part])
+        return [quantity.of_api(one.get("memory", "0")) for one in found]
+
+    assert max(*memory("initContainers"), sum(memory("containers"))) == needed
+
+
+def test_gpud_and_hcad_are_rolled_out_alike() -> None:
+    """Neither is away while the next pod starts, and neither has a token or the host's network."""
+    documents = (gpud_rendered(), hca_rendered())
+    for document in documents:
+        spec = document["spec"]
+        assert spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"] == 0
+        assert spec["updateStrategy"]["rollingUpdate"]["maxSurge"] == 1
+        pod = spec["template"]["spec"]
+        assert (pod["hostPID"], pod["automountServiceAccountToken"]) == (True, False)
+        assert spec["selector"]["matchLabels"].items() <= (
+            spec["template"]["metadata"]["labels"].items()
+        )
 
 
 def test_choices_reach_the_containers() -> None:
