@@ -1,12 +1,16 @@
 """What is too much, or cannot be read: it is told, closes its own, and holds nobody else up."""
 
+import datetime
 import random
 from typing import Any
 
 import pytest
 from policy_cluster import RdmaWorld
 
+from gpu_operator.api.v1alpha1.base import Condition, ConditionType
 from gpu_operator.api.v1alpha1.rdma import packing
+from gpu_operator.controllers.rdma import reports
+from gpu_operator.kube.actions import Apply
 from rdma import budget, compiled, excess
 from rdma.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.tables import DEFAULT_PKEY, Identity
@@ -264,3 +268,59 @@ def test_a_policy_is_charged_when_pods_come_that_it_selects(world: RdmaWorld) ->
     world.remove("Pod", "empty/pod")
     world.settle(A, B)
     assert world.condition(POLICY_KIND, "empty/p", "Accepted")[0] == "True"
+
+
+def refused_writes(world: RdmaWorld, seen: int) -> int:
+    """Return how often the status of a policy of namespace ml was written since then."""
+    metadata = [a.document["metadata"] for a in world.written[seen:] if isinstance(a, Apply)]
+    return sum(one.get("namespace") == "ml" for one in metadata)
+
+
+@pytest.mark.usefixtures("small_object")
+def test_another_tenant_s_pods_do_not_have_the_status_of_refused_policies_written(
+    world: RdmaWorld,
+) -> None:
+    """What a policy takes depends on how many kinds of pods there are in the cluster."""
+    for number in range(40):
+        world.pod(f"ml/pod{number}", A, f"10.0.1.{number}", app=f"a{number}")
+    half = [f"a{n}" for n in range(0, 40, 2)]
+    some = {"matchExpressions": [{"key": "app", "operator": "In", "values": half}]}
+    for number in range(30):
+        world.policy(f"ml/p{number:02}", ingress=[{"from": [{"podSelector": some}]}] * 10)
+    world.settle(A, B)
+    refused = [
+        key
+        for kind, key in world.objects
+        if kind == POLICY_KIND and world.condition(kind, key, "Accepted")[1] == "OutOfBudget"
+    ]
+    assert len(refused) > 10
+    texts = {world.condition(POLICY_KIND, key, "Accepted")[2] for key in refused}
+    seen = len(world.written)
+    for number in range(3):
+        world.pod("other/more", B, "10.0.2.1", app=f"b{number}", kind=f"k{number}")
+        world.pod(f"other/more{number}", B, f"10.0.2.{2 + number}", app=f"c{number}")
+        world.settle(A, B)
+    assert refused_writes(world, seen) == 0
+    world.policy(refused[0], ingress=[{}] * 300)
+    world.settle(A, B)
+    after = {world.condition(POLICY_KIND, key, "Accepted")[2] for key in refused}
+    assert after != texts, "an edit of its own is shown at once"
+
+
+@pytest.mark.parametrize(("moved", "written"), [(25, False), (26, True), (-26, True)])
+def test_figures_of_a_refusal_are_written_when_they_have_moved_by_a_quarter(
+    moved: int, written: bool
+) -> None:
+    now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+    def found(size: int, generation: int = 1, space: str = "ml-7") -> tuple[Condition, ...]:
+        refusal = budget.Refusal(space, size, 50, budget.NAMESPACE_BYTES)
+        finding = reports.accepted("", [refusal.error()])
+        kinds = [(ConditionType.ACCEPTED, finding)]
+        return reports._conditions(kinds, before, generation, now)
+
+    before: tuple[Condition, ...] = ()
+    before = found(100)
+    assert (found(100 + moved) != before) is written
+    assert found(101, generation=2)[0].message != before[0].message
+    assert found(100, space="ml-8") != before

@@ -3,6 +3,7 @@
 import bisect
 import datetime
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from rdma.errors import OverBudgetError, PolicyError
 _MESSAGE_LENGTH = 2000
 _NAMED = 5  # nodes that a message names
 _UNKNOWN = "Unknown"
+_FIGURE = re.compile(r"(?<![\w.-])[0-9]+(?![\w.-])")  # not part of a name
+_MOVED = 4  # a figure is written again when it has moved by more than this part of itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,17 +155,36 @@ def _conditions(
     for kind, finding in found:
         old = known.get(kind.value)
         same = old is not None and old.status == finding.status
+        message = finding.message[:_MESSAGE_LENGTH]
         result.append(
             Condition(
                 type=kind.value,
                 status=finding.status,
                 reason=finding.reason.value,
-                message=finding.message[:_MESSAGE_LENGTH],
+                message=_kept(old, finding, message, generation),
                 last_transition_time=old.last_transition_time if old and same else moment,
                 observed_generation=generation,
             )
         )
     return tuple(result)
+
+
+def _kept(old: Condition | None, finding: Finding, message: str, generation: int) -> str:
+    """Return the former message if only its figures differ, and those by little.
+
+    What a policy takes of a budget depends on the pods of all namespaces. A tenant who makes and
+    deletes a pod must not have the status of each refused policy of the cluster written each time.
+    """
+    if old is None or finding.reason is not Reason.OUT_OF_BUDGET:
+        return message
+    was = (old.status, old.reason, old.observed_generation)
+    if was != (finding.status, finding.reason.value, generation):
+        return message
+    if _FIGURE.sub("", old.message) != _FIGURE.sub("", message):
+        return message
+    pairs = zip(_FIGURE.findall(old.message), _FIGURE.findall(message), strict=True)
+    near = all(abs(int(a) - int(b)) * _MOVED <= int(a) for a, b in pairs)
+    return old.message if near else message
 
 
 def _events(
