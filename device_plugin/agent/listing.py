@@ -103,10 +103,9 @@ class Listing:
         }
         self._left = self._settling()
 
-    @property
-    def settles(self) -> bool:
-        """Return whether a slice has left a list and waits before it joins another."""
-        return bool(self._settling())
+    def changing(self, target: Offered, slices: Collection[MigSlice]) -> frozenset[str]:
+        """Return the UUIDs of slices that have to leave a list, or have and wait for the next."""
+        return self.moving(target, slices) | frozenset(self._settling())
 
     def staying(
         self, target: Offered, inventory: Inventory, leaving: Collection[str]

@@ -224,7 +224,8 @@ class Agent:
         if failures:
             raise failures[0]
         settled = not refused and all(step.settled for step in steps.values())
-        return settled and self._offering.settled and not self._kubelet_side.pending()
+        waits = self._offering.unlisting.waits or self._kubelet_side.pending()
+        return settled and not waits
 
     def _look_for_rivals(
         self, inventory: Inventory, steps: Mapping[str, Steps]
@@ -295,6 +296,7 @@ class Agent:
             listed=steps.listed,
             create=tuple(i for i in steps.create if i not in made),
             claimed=steps.claimed,
+            renamed=steps.renamed,
             problem=problem,
         )
 

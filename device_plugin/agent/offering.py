@@ -70,11 +70,6 @@ class Offering:
         self._strategy, self._sharing = desired.strategy, desired.sharing
         self.informed, self.in_pool = True, in_pool
 
-    @property
-    def settled(self) -> bool:
-        """Return whether no device is on its way from a list, or between two."""
-        return not (self.unlisting.waits or self._listing.settles)
-
     def named(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> tuple[Offered, Mapping[str, str]]:
@@ -117,7 +112,16 @@ class Offering:
         self._listing.leave(left, target)
         for uuid in left - withdrawn:
             self.unlisting.forget(uuid)
-        return {gpu: self._marked(step) for gpu, step in steps.items()}
+        renamed = self._listing.changing(target, slices) - withdrawn
+        of_gpus = {gpu.uuid: gpu.unclaimed for gpu in inventory.gpus}
+        return {
+            gpu: replace(
+                step,
+                listed=tuple(s for s in step.withdraw if s.uuid not in self.unlisting.unlisted),
+                renamed=tuple(s for s in of_gpus[gpu] if s.uuid in renamed),
+            )
+            for gpu, step in steps.items()
+        }
 
     def offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
         """Give the kubelet its lists and write their CDI files.
@@ -167,10 +171,6 @@ class Offering:
         withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
         prefix, slices = self._settings.resource_prefix, inventory.unclaimed()
         return offered(prefix, self._strategy, slices, withdrawn, self._sharing)
-
-    def _marked(self, steps: Steps) -> Steps:
-        unlisted = self.unlisting.unlisted
-        return replace(steps, listed=tuple(s for s in steps.withdraw if s.uuid not in unlisted))
 
     def _leaving_functions(self) -> Sequence[HcaFunction]:
         """Return the functions of a node that leaves its pool: it has no GPU objects any more."""

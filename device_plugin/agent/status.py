@@ -204,8 +204,8 @@ def _states(
         claims = "; ".join(map(_held_by_claims, steps.claimed))
         message = f"waiting for holders of {waiting}" if waiting else claims or "creating slices"
         reason = Reason.SLICE_IN_USE if waiting or claims else Reason.APPLYING
-        if steps.listed:
-            reason, message = Reason.APPLYING, _still_listed(steps.listed)
+        if still := steps.listed or (() if waiting or claims else steps.renamed):
+            reason, message = Reason.APPLYING, _still_listed(still)
         ready = (False, reason, message)
         progressing = (True, reason, message)
     else:

@@ -17,7 +17,9 @@ class Steps:
     kubelet's list; they are destroyed (``destroy``) when they have left it and have no holder.
     ``create`` has only instances whose place is
     free. ``claimed`` are slices of ResourceClaims where desired ones should be: they stay until
-    their claims are released. ``problem`` says why the desired state cannot be reached, if so.
+    their claims are released. ``renamed`` are slices that are to be offered as something else, and
+    are still on a list by their former name, or on none yet. ``problem`` says why the desired state
+    cannot be reached, if so.
     """
 
     withdraw: tuple[MigSlice, ...] = ()
@@ -26,11 +28,13 @@ class Steps:
     claimed: tuple[MigSlice, ...] = ()
     problem: str = ""
     listed: tuple[MigSlice, ...] = ()
+    renamed: tuple[MigSlice, ...] = ()
 
     @property
     def settled(self) -> bool:
         """Return whether the GPU is as desired."""
-        return not (self.withdraw or self.create or self.claimed or self.problem)
+        open_ = self.withdraw or self.create or self.claimed or self.renamed
+        return not (open_ or self.problem)
 
 
 def plan_steps(gpu: Gpu, desired: Collection[Place], releasable: Collection[str]) -> Steps:

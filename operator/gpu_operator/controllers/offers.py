@@ -59,9 +59,13 @@ def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
     """
     prefix = f"{world.policy.resource_prefix}/"
     there, admits = active(world, node), admitted(world, node)
+    gpus = world.gpus_by_node().get(node.name, ())
+    former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _is_named_now(gpu, s)}
     resources = set()
     for item in slices:
         if item.resource.startswith(prefix):
+            if item.uuid in former and not item.holders:
+                return f"node {node.name} offers {item.resource} yet, which gets another name"
             resources.add(item.resource)
         elif item.resource and not item.holders:
             return f"node {node.name} has yet to offer {item.resource} by the prefix {prefix[:-1]}"

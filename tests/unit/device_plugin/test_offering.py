@@ -95,6 +95,8 @@ class Cluster:
     offers: dict[str, Offer] = field(default_factory=dict)
     writes: int = 0
     admitted: int = 0
+    told: list[bool] = field(default_factory=list)
+    """Of each status: whether it says that ``allocatable`` is waited for."""
 
     def __post_init__(self) -> None:
         self.slices: dict[str, dict[geometry.Instance, str]] = {uuid: {} for uuid in UUIDS}
@@ -200,6 +202,8 @@ class Cluster:
 
     def apply_status(self, name: str, status: GPUStatus) -> None:
         self.status[name] = status
+        (ready,) = (one for one in status.conditions if one.type == "Ready")
+        self.told.append("allocatable" in ready.message)
 
     def look(self) -> NodeStatus:
         return NodeStatus(self.known, f"kubelet {self.writes}")
@@ -295,6 +299,8 @@ def test_no_pod_fails_when_what_is_offered_changes(
     expected = {f"gpu.tessera.dev/{edit[2]}"} if edit[2] else set()
     assert there - {HCA} == expected
     assert (HCA in there) is edit[1].in_pool
+    assert any(cluster.told)
+    assert not cluster.told[-1]
 
 
 RENAMES = list(EDITS)[:8]

@@ -208,3 +208,6 @@ def test_a_slice_that_a_pod_got_by_another_strategy_is_not_counted_as_offered() 
     held = mig_slice("1g.10gb@0", "team/train").model_copy(update={"resource": RESOURCE})
     seen = world(node(), pool(), gpu(want=["1g.10gb@0"], have=[held]))
     assert offers.late(seen, seen.nodes["n1"], [held]) == ""
+    free = held.model_copy(update={"holders": ()})
+    seen = world(node(), pool(), gpu(want=["1g.10gb@0"], have=[free]))
+    assert f"offers {RESOURCE} yet" in offers.late(seen, seen.nodes["n1"], [free])
