@@ -480,9 +480,10 @@ def test_a_change_of_strategy_offers_no_slice_twice(node: Node) -> None:
 
     node.want(*small, ("2g.20gb", 2), strategy="single")
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded") == ("True", "MixedProfiles"))
-    assert node.agent.devices("gpu") == {}
+    wait_until(lambda: node.agent.devices("gpu") == {})  # once the scheduler knows
     node.want(*small, ("2g.20gb", 2), strategy="none")
     wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded")[0] == "False")
+    node.ready()
     assert {s["resource"] for s in node.api.status("gpu-1")["slices"]} == {""}
 
 
