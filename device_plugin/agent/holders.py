@@ -34,7 +34,7 @@ class Holders:
         self._lock = threading.Lock()
         self._memory = HolderMemory()
         self._by_uid: dict[str, HolderPod] = {}
-        self._listed_at = float("-inf")
+        self._listed_at = self._seen_at = float("-inf")
         self._given: Mapping[str, str] = {}
 
     def refresh(self) -> View:
@@ -54,6 +54,7 @@ class Holders:
             except PodResourcesError:
                 self._tell(self._memory.view)
                 raise
+            self._seen_at = self._listed_at
             self._given = {shared_uuid(device): name for device, name in listing.given.items()}
             view = self._memory.observe(
                 listing.holders, self._own_pod in listing.pod_names, self._clock()
@@ -75,6 +76,11 @@ class Holders:
     def age_s(self) -> float:
         """Return how long ago the kubelet was last asked."""
         return self._clock() - self._listed_at
+
+    def seen_at(self) -> float:
+        """Return when the last List began that the kubelet answered."""
+        with self._lock:
+            return self._seen_at
 
     def pod(self, uid: str) -> HolderPod | None:
         """Return a pod that holds, or held, a slice."""

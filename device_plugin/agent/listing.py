@@ -44,8 +44,12 @@ class Listing:
 
     An agent that has just started does not know what its predecessor listed; slices are then
     listed at once as what they are to be. An orderly end of the predecessor had everything lowered.
+
+    ``seen_at`` returns when the last List of pods began that the kubelet answered. A slice joins
+    its next list only after a List that shows to which pod the kubelet gave it last.
     """
 
+    seen_at: Callable[[], float]
     clock: Callable[[], float] = time.monotonic
     _entries: dict[str, Entry] | None = None  # by UUID; None: nothing was listed yet
     _left: dict[str, tuple[Entry, float]] = field(default_factory=dict)
@@ -133,7 +137,7 @@ class Listing:
         return found
 
     def _settling(self) -> dict[str, tuple[Entry, float]]:
-        since = self.clock() - SETTLE_S
+        since = self.seen_at() - SETTLE_S
         return {uuid: one for uuid, one in self._left.items() if one[1] > since}
 
 

@@ -52,7 +52,7 @@ class Offering:
     ) -> None:
         self.cdi = CdiFiles(settings, libraries_dir)
         self.unlisting = Unlisting(look, clock)
-        self._listing = Listing(clock)
+        self._listing = Listing(holders.seen_at, clock)
         self._settings = settings
         self._libraries_dir = str(libraries_dir)
         self._kubelet_side = kubelet_side

@@ -1,15 +1,18 @@
 """What a node's status says of its extended resources, and when its kubelet wrote it."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
+
+from gpu_operator.api.v1alpha1 import quantity
 
 _HEARTBEAT = 'k:{"type":"Ready"}'
 
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """``allocatable`` has whole counts only. ``kubelet_wrote`` marks its last write."""
+    """``allocatable`` is rounded up to whole numbers. ``kubelet_wrote`` marks its last write."""
 
     allocatable: Mapping[str, int]
     kubelet_wrote: str
@@ -22,7 +25,10 @@ def read(document: Mapping[str, Any]) -> NodeStatus:
     condition Ready; its entry in ``managedFields`` changes with each write that changed anything.
     """
     allocatable = (document.get("status") or {}).get("allocatable") or {}
-    counts = {name: int(text) for name, text in allocatable.items() if str(text).isdecimal()}
+    counts = {}
+    for name, text in allocatable.items():
+        with suppress(ValueError):  # no number that the API server would store
+            counts[name] = quantity.of_api(str(text))
     entries = (document.get("metadata") or {}).get("managedFields") or ()
     wrote = [
         f"{entry.get('manager')} {entry.get('time')}"

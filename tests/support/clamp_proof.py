@@ -101,10 +101,9 @@ class FunctionProof(TripProof):
                 raise NotShown(f"{self.name}: {line.text}: not a call of the worker's")
             return 0
         if line.op.startswith("@llvm.masked."):
-            mask = line.operands[MASKED[line.op.split(".")[2]][1]]
-            if constants(mask) == [0]:
-                return 0  # no lane accesses anything
-            facts |= {(mask, True)}
+            facts |= {(line.operands[MASKED[line.op.split(".")[2]][1]], True)}
+        if any(self._settled(name, {}, {}) is (not truth) for name, truth in facts):
+            return 0  # no lane comes here
         for place in self._places(pointer, facts):
             terms = dict(place.terms)
             if any(terms == {argument: 1} for argument in _ARGUMENTS):

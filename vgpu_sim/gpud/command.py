@@ -308,6 +308,8 @@ async def _serve(
         logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
         return 1
     finally:
+        with suppress(OSError):
+            readiness.withdraw(ready_file)
         await zygote.end()
 
 

@@ -105,8 +105,9 @@ def _lagging(world: World, node: Node) -> dict[str, int]:
 def _is_lowered_here(world: World, node: Node, gpus: Sequence[Gpu], resource: str) -> bool:
     """Return whether the node's agent offers a resource, by the prefix in force or an earlier one.
 
-    An agent of an earlier prefix is replaced, and ends when all that it offers is lowered. Sharing
-    may give a resource any name, so what the agent reports counts as well, with our prefixes.
+    An agent of an earlier prefix is replaced, and ends when all that it offers is lowered. Once
+    another agent is there, names with an earlier prefix may be another vendor's. Sharing may give a
+    resource any name, so what the agent reports counts as well, with our prefixes.
     """
     prefix = world.policy.resource_prefix
     if offers.is_ours(resource, prefix):
@@ -114,8 +115,10 @@ def _is_lowered_here(world: World, node: Node, gpus: Sequence[Gpu], resource: st
     if not any(s.resource == resource for gpu in gpus for s in gpu.status.slices):
         return False
     domain, slash, _ = resource.partition("/")
-    by_now = bool(slash) and domain in (GROUP, prefix)
-    return by_now or any(offers.is_ours(resource, noted) for noted in node.noted_prefixes)
+    if bool(slash) and domain in (GROUP, prefix):
+        return True
+    ends = node.name not in world.agents
+    return ends and any(offers.is_ours(resource, noted) for noted in node.noted_prefixes)
 
 
 def _candidates(world: World, node: Node) -> set[str]:

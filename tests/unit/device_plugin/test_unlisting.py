@@ -280,7 +280,15 @@ def test_the_kubelet_is_who_owns_the_heartbeat() -> None:
         "metadata": {"managedFields": fields},
         "status": {"allocatable": {RESOURCE: "3", "cpu": "1500m", "memory": "2Gi"}},
     }
-    assert node_status.read(document) == NodeStatus({RESOURCE: 3}, "k3s t2")
+    found = node_status.read(document)
+    assert (found.allocatable[RESOURCE], found.kubelet_wrote) == (3, "k3s t2")
+
+
+@pytest.mark.parametrize(("text", "count"), [("1k", 1000), ("1500m", 2), ("0", 0), ("2e1", 20)])
+def test_a_count_is_read_in_every_form_of_the_api(text: str, count: int) -> None:
+    """The API server shortens 1000 shares to 1k; read as 0 they would count as lowered."""
+    document = {"status": {"allocatable": {RESOURCE: text, "other": "no number"}}}
+    assert node_status.read(document).allocatable == {RESOURCE: count}
 
 
 @pytest.mark.parametrize("document", [{}, {"metadata": {}, "status": {}}, {"status": None}])

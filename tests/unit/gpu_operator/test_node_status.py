@@ -216,6 +216,16 @@ def test_another_plugin_s_resource_of_an_earlier_prefix_is_left_alone() -> None:
     assert operations(world(on, gpu(have=[mig_slice("1g.10gb@0")]))) == []
 
 
+def test_an_earlier_prefix_is_left_to_others_once_the_agent_was_replaced() -> None:
+    """A pod still has a slice by the name; another vendor's plugin may offer it by now."""
+    slice_ = mig_slice("1g.10gb@0").model_copy(update={"resource": SHARED, "admitted": False})
+    notes = {RESOURCE_PREFIXES: "nvidia.com"}
+    on = node(annotations=notes, capacity={SHARED: "7"}, allocatable={SHARED: "7"})
+    for agents, lowers in ((AGENT, False), ({}, True)):
+        seen = world(on, gpu(have=[slice_]), agents=agents)
+        assert bool(operations(seen)) is lowers
+
+
 @pytest.mark.parametrize(
     ("resource", "lowered"),
     [("gpu.tessera.dev/small", True), ("example.com/small", False), ("cpu", False)],

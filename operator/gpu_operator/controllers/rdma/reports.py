@@ -180,7 +180,7 @@ def _kept(old: Condition | None, finding: Finding, message: str, generation: int
     was = (old.status, old.reason, old.observed_generation)
     if was != (finding.status, finding.reason.value, generation):
         return message
-    if _FIGURE.sub("", old.message) != _FIGURE.sub("", message):
+    if _FIGURE.sub("0", old.message) != _FIGURE.sub("0", message):
         return message
     pairs = zip(_FIGURE.findall(old.message), _FIGURE.findall(message), strict=True)
     near = all(abs(int(a) - int(b)) * _MOVED <= int(a) for a, b in pairs)
