@@ -2,7 +2,7 @@
 
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,16 @@ def nvidia_names(whole_cluster: Cluster) -> Iterator[Cluster]:
     whole_cluster.apply(found["RuntimeClass"]["nvidia"])
     edit(whole_cluster, "nvidia.com", True)
 
-    def offered() -> bool:
+    def offered(*names: str) -> bool:
         nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
         return all(
-            node["status"]["allocatable"].get(name) == str(count)
+            node["status"]["allocatable"].get(name) == str(OFFERED[name])
             for node in nodes
-            for name, count in OFFERED.items()
+            for name in names
         )
 
-    until(offered, 60)
+    assert offered("nvidia.com/mig-1g.10gb"), "the policy was Ready too early"
+    until(lambda: offered(*OFFERED), 60)
     yield whole_cluster
     edit(whole_cluster, "gpu.tessera.dev", False)
     whole_cluster.delete("runtimeclass", "nvidia")
@@ -63,6 +64,24 @@ def pod(name: str, script: str, limits: dict[str, int], **spec: Any) -> dict[str
         "metadata": {"name": name, "annotations": spec.pop("annotations", {})},
         "spec": {"restartPolicy": "Never", "containers": [container], **spec},
     }
+
+
+def test_an_edited_prefix_is_named_in_the_policy_and_the_pool(
+    nvidia_names: Cluster, namespace: Cluster, sample_pod: Callable[..., dict[str, Any]]
+) -> None:
+    accepted = nvidia_names.condition("gpupolicy/default", "Accepted")
+    assert accepted[:2] == ("True", "Overridden")
+    assert "resourcePrefix is nvidia.com, the chart's gpu.tessera.dev is not" in accepted[2]
+    assert nvidia_names.get("gpupool", "demo")["status"]["resourcePrefix"] == "nvidia.com"
+    events = nvidia_names.get("events", "--field-selector", "involvedObject.name=default")["items"]
+    assert "Overridden" in {event["reason"] for event in events}
+    until(lambda: nvidia_names.condition("gpupolicy/default", "Ready").status == "True", 5)
+    whole = sample_pod("unchanged", "--n", "1024")
+    whole["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": 1}
+    namespace.apply(whole)
+    ended = namespace.wait_pod("unchanged")["status"]["phase"]
+    assert ended == "Succeeded", namespace.logs("unchanged")
+    assert "SMs      132" in namespace.logs("unchanged").splitlines()
 
 
 def test_a_manifest_for_nvidias_stack_runs_unchanged(
