@@ -133,7 +133,7 @@ def test_what_is_not_there(change: str, fault: type[KernelError] | None, plan: j
         assert case.interpreted() is fault
         assert case.native(plan) == (fault is not None)
         text = compiler().emit_llvm(case.module, case.module.functions[0], _BLOCK, plan)
-        assert clamp_proof.prove(text) >= 3
+        assert clamp_proof.prove(text) >= 2  # for full groups no lane takes the way of the others
     finally:
         case.aperture.close()
 

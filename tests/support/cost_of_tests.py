@@ -64,7 +64,7 @@ class Meter:
         """Send the figures to the controller."""
         sent: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
         if sent is not None:
-            sent[_SENT] = self.costs
+            sent[_SENT] = {file: tuple(cost) for file, cost in self.costs.items()}
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:

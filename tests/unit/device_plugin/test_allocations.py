@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,11 +51,12 @@ def test_a_slice_that_gpud_could_not_be_asked_to_destroy_can_be_allocated(tmp_pa
     """The layout may be changed back before gpud returns: then the slice is offered again."""
     allocations = Allocations()
     unused: Any = None
+    holders: Any = SimpleNamespace(seen_at=lambda: 0.0)
     kubelet_side: Any = allocations  # has what a destruction asks for
     agent = Agent(
         Settings("node-1", "agent", run_dir=tmp_path),
         GpudClient(tmp_path / "gpud.sock"),
-        unused,
+        holders,
         unused,
         kubelet_side,
         tmp_path,

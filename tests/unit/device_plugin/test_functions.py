@@ -377,7 +377,7 @@ def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
 ) -> None:
     """gpud is being stopped at the same time, so no pass does it."""
     kube: Any = SimpleNamespace(gpus=lambda: objects)
-    unused: Any = SimpleNamespace(functions=FUNCTIONS)
+    unused: Any = SimpleNamespace(functions=FUNCTIONS, seen_at=lambda: 0.0)
     settings = config.Settings("node-1", "agent", cdi_dir=tmp_path)
     agent = Agent(
         *(settings, unused, unused, kube, unused, tmp_path, threading.Event(), unused, unused)

@@ -6,6 +6,7 @@ import clamp_proof
 import numpy as np
 import pytest
 from both_backends import compare
+from ir_flow import NOTHING
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
@@ -63,7 +64,7 @@ def test_what_is_taken_out_of_lanes_apart_is_not_what_they_share() -> None:
         "  ret void",
     ]
     proof = clamp_proof.FunctionProof("entry", lines)
-    assert proof.sum("%v1", clamp_proof.NOTHING) != proof.sum("%v2", clamp_proof.NOTHING)
+    assert proof.sum("%v1", NOTHING) != proof.sum("%v2", NOTHING)
 
 
 @pytest.mark.parametrize("n", [1, 16, 41, 64])
