@@ -1,18 +1,9 @@
 """Requests to enter a multicast group: the wire enters it first, for which others may be asked."""
 
 import errno
-from typing import Final
 
-from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hcad import requests
 from vgpu_sim.hcad.objects import Objects
-
-_ENTERS: Final = int(HcaMessage.MCAST_ATTACH)
-
-
-def is_asked_for(data: bytes) -> bool:
-    """Tell whether a message asks to enter a group."""
-    return requests.type_of(data) == _ENTERS
 
 
 async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:

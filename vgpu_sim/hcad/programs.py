@@ -39,6 +39,11 @@ logger = logging.getLogger("tessera.hcad")
 OPEN_WAIT_SECONDS: Final = 2.0
 REPLY_TIMEOUT_SECONDS: Final = 5.0
 LOG_LINES_PER_MINUTE: Final = 30
+# Requests that wait for something before they are carried out.
+_ANSWERED_LATER: Final = {
+    int(HcaMessage.MCAST_ATTACH): entering.answer,
+    int(HcaMessage.CQ_RESIZE): resizing.answer,
+}
 
 
 class Programs:
@@ -166,12 +171,10 @@ class Programs:
         def respond(packet: Packet) -> Rest | None:
             if lending.is_asked_for(packet.data):
                 return partial(self._lend, client, objects, packet, key)
-            if entering.is_asked_for(packet.data):
-                return partial(self._enter, client, objects, packet)
-            if resizing.is_asked_for(packet.data):
-                return partial(self._resize, client, objects, packet)
-            is_batch = requests.type_of(packet.data) == HcaMessage.BATCH
-            answer = batches.answer if is_batch else requests.answer
+            kind = requests.type_of(packet.data)
+            if kind in _ANSWERED_LATER:
+                return partial(self._answer_later, client, objects, packet)
+            answer = batches.answer if kind == HcaMessage.BATCH else requests.answer
             return self._deliver(client, answer(objects, packet.data))
 
         self._open[client] = key, objects
@@ -255,13 +258,10 @@ class Programs:
             made = await lending.answer(objects, key, client, packet.sender, packet.data)
             await self._reply(client, made)
 
-    async def _enter(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
+    async def _answer_later(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
+        answer = _ANSWERED_LATER[requests.type_of(packet.data)]
         with self._being_answered():
-            await self._reply(client, await entering.answer(objects, packet.data))
-
-    async def _resize(self, client: socket.socket, objects: Objects, packet: Packet) -> None:
-        with self._being_answered():
-            await self._reply(client, await resizing.answer(objects, packet.data))
+            await self._reply(client, await answer(objects, packet.data))
 
     @contextmanager
     def _being_answered(self) -> Iterator[None]:

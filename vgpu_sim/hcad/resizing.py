@@ -8,19 +8,12 @@ import asyncio
 import errno
 from typing import Final
 
-from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hcad import requests
 from vgpu_sim.hcad.objects import Objects
 
-_RESIZES: Final = int(HcaMessage.CQ_RESIZE)
 ROUNDS: Final = 2  # one that had begun, and one more
 MOST_LOOKS: Final = 1000
 _LOOK_SECONDS: Final = 0.0005
-
-
-def is_asked_for(data: bytes) -> bool:
-    """Return whether a message asks for another size of a completion queue."""
-    return requests.type_of(data) == _RESIZES
 
 
 async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
