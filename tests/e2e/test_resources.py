@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster, until
+from cluster import EXAMPLES, Cluster, until, without_gone
 
 
 def refused(cluster: Cluster, kind: str, name: str, reason: str) -> str:
@@ -37,8 +37,7 @@ def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
     """It is seen in the nodes' status, and soon after its end no slice of it is offered any more."""
 
     def offered() -> list[dict[str, str]]:
-        nodes = whole_cluster.offered_slices()
-        return [{k: n for k, n in node.items() if n != "0"} for node in nodes]
+        return without_gone(whole_cluster.offered_slices())
 
     whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
     whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")

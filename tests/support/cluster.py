@@ -111,6 +111,11 @@ class Cluster:
         ]
 
 
+def without_gone(nodes: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Leave out of each node's resources those that have gone, which the kubelet still lists as 0."""
+    return [{name: n for name, n in node.items() if n != "0"} for node in nodes]
+
+
 def layout_of(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
     """Return a MIGLayout that gives each second GPU of the demo's pool so many of a profile."""
     return {

@@ -4,14 +4,14 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
-from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.hcad.providers import Lent, Providers
 from vgpu_sim.system import seqpacket
 from vgpu_sim.worker.memory import create_populated
 
@@ -94,3 +94,25 @@ async def serving(directory: Path) -> AsyncIterator[Providers]:
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():  # noqa: ASYNC110 - there is no event to wait for
         await asyncio.sleep(0.001)
+
+
+def run(
+    tmp_path: Path, body: Callable[[Providers, FakeGpud], Awaitable[None]], *workers: Worker
+) -> None:
+    """Run a test beside Providers to which a gpud with these workers has connected."""
+
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            gpud = FakeGpud(tmp_path / "d", *workers)
+            await until(lambda: bool(served._links))
+            try:
+                await body(served, gpud)
+            finally:
+                gpud.close()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
+
+
+async def borrow(served: Providers, size: int = 4096) -> Lent:
+    """Borrow memory of a context of the gpud's."""
+    return await served.borrow(bytes([7]) * TOKEN_BYTES, 1234, 0x1000, size)

@@ -6,7 +6,7 @@ They would make tests of the next run fail that have nothing to do with them.
 
 from typing import Any
 
-from cluster import EXAMPLES, SYSTEM, Cluster, until
+from cluster import EXAMPLES, SYSTEM, Cluster, until, without_gone
 
 # What `deploy/install` makes of the kinds that users write.
 SAMPLES = {"gpupools.gpu.tessera.dev/demo", "miglayouts.gpu.tessera.dev/seven"}
@@ -35,7 +35,7 @@ def restore_cluster(cluster: Cluster) -> None:
     cluster.kubectl("uncordon", "-l", "node-role.tessera.dev/gpu")
     _delete_namespaces(cluster)
     _delete_objects(cluster)
-    until(lambda: _offered(cluster) == [OFFERED] * 2, 120)
+    until(lambda: without_gone(cluster.offered_slices()) == [OFFERED] * 2, 120)
 
 
 def _delete_namespaces(cluster: Cluster) -> None:
@@ -67,10 +67,3 @@ def _delete_objects(cluster: Cluster) -> None:
 def _names(found: Any, prefix: str = "") -> list[str]:
     names = [str(one["metadata"]["name"]) for one in found["items"]]
     return [name for name in names if name.startswith(prefix)]
-
-
-def _offered(cluster: Cluster) -> list[dict[str, str]]:
-    return [
-        {profile: count for profile, count in node.items() if count != "0"}
-        for node in cluster.offered_slices()
-    ]

@@ -12,7 +12,7 @@ from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import AdoptedObjects
 
 POSTING = threading.Lock()
-"""A program's own doorbell outlives its hcad; here it is hcad's, so nobody rings while it changes."""
+"""A program's own doorbell outlives its hcad; here it is hcad's, so no program rings meanwhile."""
 
 
 def hand_over(end: End, engine: Engine) -> None:

@@ -137,7 +137,7 @@ static void connects(struct rdma_event_channel *here, struct rdma_event_channel 
   rdma_destroy_event_channel(other);
 }
 
-/* The peer has accepted, and the own queue pair cannot be connected: both are told so. */
+/* The peer has accepted, but the own queue pair cannot be connected: both sides get an event. */
 static void fails(struct rdma_event_channel *here, struct rdma_event_channel *there,
                   uint16_t port) {
   struct rdma_cm_id *id = routed(here, port);

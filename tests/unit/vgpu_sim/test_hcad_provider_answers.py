@@ -1,42 +1,20 @@
 """Answers of providers at their limits: numbers without a request, ranges that end at the end."""
 
-import asyncio
 import errno
 import fcntl
 import os
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from direct_rig import SIZE, FakeGpud, Worker, lend, serving, until
+from direct_rig import SIZE, FakeGpud, borrow, lend, run
 
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
-from vgpu_sim.hal.messages import TOKEN_BYTES
-from vgpu_sim.hcad.providers import Lent, Providers
+from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.system import seqpacket
 
 SEALS = (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW)
-
-
-def run(
-    tmp_path: Path, body: Callable[[Providers, FakeGpud], Awaitable[None]], *workers: Worker
-) -> None:
-    async def main() -> None:
-        async with serving(tmp_path) as served:
-            gpud = FakeGpud(tmp_path / "d", *workers)
-            await until(lambda: bool(served._links))
-            try:
-                await body(served, gpud)
-            finally:
-                gpud.close()
-
-    asyncio.run(asyncio.wait_for(main(), 20))
-
-
-async def borrow(served: Providers, size: int) -> Lent:
-    return await served.borrow(bytes([7]) * TOKEN_BYTES, 1234, 0x1000, size)
 
 
 def test_an_answer_without_a_request_is_dropped_with_its_connection(tmp_path: Path) -> None:

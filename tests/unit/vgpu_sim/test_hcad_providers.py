@@ -4,16 +4,15 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from direct_rig import SIZE, FakeGpud, Worker, lend, refuse, serving, until, vanish
+from direct_rig import SIZE, FakeGpud, Worker, borrow, lend, refuse, run, serving, until, vanish
 
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.hcad import providers
-from vgpu_sim.hcad.providers import Lent, Providers
+from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.system import seqpacket
 
 
@@ -34,25 +33,6 @@ def send_unsealed(end: socket.socket, asked: ExportRequest) -> None:
 
 def send_too_little(end: socket.socket, asked: ExportRequest) -> None:
     end.send(b"x")
-
-
-def run(
-    tmp_path: Path, body: Callable[[Providers, FakeGpud], Awaitable[None]], *workers: Worker
-) -> None:
-    async def main() -> None:
-        async with serving(tmp_path) as served:
-            gpud = FakeGpud(tmp_path / "d", *workers)
-            await until(lambda: bool(served._links))
-            try:
-                await body(served, gpud)
-            finally:
-                gpud.close()
-
-    asyncio.run(asyncio.wait_for(main(), 20))
-
-
-async def borrow(served: Providers, size: int = 4096) -> Lent:
-    return await served.borrow(bytes([7]) * TOKEN_BYTES, 1234, 0x1000, size)
 
 
 def test_memory_is_lent_with_the_connection_that_is_its_life(tmp_path: Path) -> None:
