@@ -1,23 +1,8 @@
 """PRMT: bytes of two words in any order. One shuffle of bytes where the order is known."""
 
+from vgpu_sim.exec.jit.byte_choices import choices
 from vgpu_sim.exec.jit.words import Words
 from vgpu_sim.isa import Permute
-
-_CYCLES = {  # what the modes choose, byte 0 first, for n = 0 to 3
-    Permute.F4E: ("0123", "1234", "2345", "3456"),
-    Permute.B4E: ("0765", "1076", "2107", "3210"),
-    Permute.RC8: ("0000", "1111", "2222", "3333"),
-    Permute.ECL: ("0123", "1123", "2223", "3333"),
-    Permute.ECR: ("0000", "0111", "0122", "0123"),
-    Permute.RC16: ("0101", "2323", "0101", "2323"),
-}
-
-
-def choices(mode: Permute, selector: int) -> list[int]:
-    """Return the four bits that choose each byte of the result, for a known third operand."""
-    if mode is Permute.NONE:
-        return [selector >> 4 * place & 15 for place in range(4)]
-    return [int(digit) for digit in _CYCLES[mode][selector & 3]]
 
 
 def constant_permutation(words: Words, mode: Permute, a: str, b: str, selector: int) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit.byte_permutation import choices
+from vgpu_sim.exec.jit.byte_choices import choices
 from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.isa import Instruction, Op
 

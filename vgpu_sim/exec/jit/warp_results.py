@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from vgpu_sim.exec.jit.shuffle_lanes import shuffle_source
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.warps import LANES, WarpText, wide
 from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode
@@ -48,20 +49,6 @@ class Result:
     name: str
     scalar: str
     vector: bool
-
-
-def shuffle_source(mode: ShuffleMode | None, lane: int, b: int, c: int) -> tuple[int, bool]:
-    """Return the lane that SHFL reads, and whether it is in range; else it is the lane itself."""
-    distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
-    low = lane & segment
-    last = low | (clamp & ~segment)
-    source = {
-        ShuffleMode.UP: lane - distance,
-        ShuffleMode.DOWN: lane + distance,
-        ShuffleMode.BFLY: lane ^ distance,
-    }.get(mode or ShuffleMode.UP, low | (distance & ~segment))
-    within = source >= last if mode is ShuffleMode.UP else source <= last
-    return (source, True) if within else (lane, False)
 
 
 def results(text: Text, instruction: Instruction, given: Gathered) -> tuple[Result, ...]:

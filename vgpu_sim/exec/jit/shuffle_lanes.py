@@ -1,0 +1,17 @@
+"""SHFL's lanes: which lane of its warp each lane reads."""
+
+from vgpu_sim.isa import ShuffleMode
+
+
+def shuffle_source(mode: ShuffleMode | None, lane: int, b: int, c: int) -> tuple[int, bool]:
+    """Return the lane that SHFL reads, and whether it is in range; else it is the lane itself."""
+    distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
+    low = lane & segment
+    last = low | (clamp & ~segment)
+    source = {
+        ShuffleMode.UP: lane - distance,
+        ShuffleMode.DOWN: lane + distance,
+        ShuffleMode.BFLY: lane ^ distance,
+    }.get(mode or ShuffleMode.UP, low | (distance & ~segment))
+    within = source >= last if mode is ShuffleMode.UP else source <= last
+    return (source, True) if within else (lane, False)
