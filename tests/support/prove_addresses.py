@@ -25,7 +25,7 @@ from random_kernels.kernels import Kernel
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import llvm
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module
 
 GOAL = 100_000

@@ -157,7 +157,7 @@ def _helper() -> tuple[CompileHelper, int]:
     """
 
     def emit(request: bytes) -> bytes:
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         try:
             return llvm.object_code(request[1:].decode(), request[0])
@@ -168,7 +168,7 @@ def _helper() -> tuple[CompileHelper, int]:
     pid = os.fork()
     if pid == 0:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         for tier in (0, 1):
             llvm.assembly("define void @ready() { ret void }", tier)

@@ -12,8 +12,10 @@ from random_kernels.dice import Dice
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import llvm, ssa, tiers
+from vgpu_sim.exec.jit import tiers
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module, verify
 
 _WRITTEN = 6  # further plans whose code is written and not compiled: that is what costs

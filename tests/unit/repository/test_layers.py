@@ -51,7 +51,7 @@ PLANTED = {
         "import kubernetes",
     ),
     "gRPC only at the kubelet's edge": ("device_plugin/cdi/spec.py", "import grpc"),
-    "The JIT's worker never loads numpy": ("vgpu_sim/exec/jit/ssa.py", "import numpy"),
+    "The JIT's worker never loads numpy": ("vgpu_sim/exec/jit/ir/ssa.py", "import numpy"),
     "No family of the instruction set knows another": (
         "vgpu_sim/isa/families/move.py",
         "import vgpu_sim.isa.families.memory",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit import support
+from vgpu_sim.exec.jit.ir import support
 from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate
 
 P0 = Guard(Predicate(0))

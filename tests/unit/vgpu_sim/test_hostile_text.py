@@ -90,7 +90,7 @@ def test_what_is_wrong_is_a_failure(defect, kind: str, monkeypatch: pytest.Monke
 
 
 def test_what_ends_the_compilers_process_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     monkeypatch.setattr(llvm, "object_code", lambda *_: os.kill(os.getpid(), signal.SIGABRT))
     target = Target("llvm")

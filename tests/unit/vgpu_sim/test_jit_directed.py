@@ -10,7 +10,8 @@ from both_backends import compare
 from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import Plan, llvm
+from vgpu_sim.exec.jit import Plan
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import DataType, Instruction, Module, Op, Rounding
 
 D = DataType

@@ -7,7 +7,7 @@ import matrix_oracle as oracle
 import numpy as np
 import pytest
 
-from vgpu_sim.exec.jit import dots
+from vgpu_sim.exec.jit.target import dots
 
 Step = Callable[[float, float, float], float]
 

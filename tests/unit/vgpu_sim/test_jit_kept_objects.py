@@ -58,7 +58,7 @@ def test_code_of_any_stack_that_is_compiled_is_read_again(
     _with_stacks_of(monkeypatch, stack_bytes, 1)
     first = jit.Compiler(tmp_path).compile(MODULE, FUNCTION, BLOCK)
     assert first.stack_bytes == stack_bytes
-    monkeypatch.setattr("vgpu_sim.exec.jit.llvm.object_code", None)  # compiling again would fail
+    monkeypatch.setattr("vgpu_sim.exec.jit.target.llvm.object_code", None)  # compiling would fail
     again = jit.Compiler(tmp_path)
     assert again.compile(MODULE, FUNCTION, BLOCK) == first
     assert not again.refused_keys

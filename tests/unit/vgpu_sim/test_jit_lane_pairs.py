@@ -8,7 +8,7 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import llvm
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module
 
 _KERNELS = Path(__file__).parents[3] / "benchmarks/exec/kernels"

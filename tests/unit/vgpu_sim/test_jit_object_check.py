@@ -80,7 +80,7 @@ def test_every_example_comes_back_from_the_cache(
     for function in module.functions:
         first = jit.Compiler(tmp_path).compile(module, function, _BLOCK)
         with monkeypatch.context() as patched:
-            patched.setattr("vgpu_sim.exec.jit.llvm.object_code", None)
+            patched.setattr("vgpu_sim.exec.jit.target.llvm.object_code", None)
             assert jit.Compiler(tmp_path).compile(module, function, _BLOCK) == first
 
 

@@ -43,7 +43,7 @@ def test_a_second_compiler_finds_the_object(
     module, function = vecadd()
     first = jit.Compiler(tmp_path / "cache").compile(module, function, _BLOCK)
     (entry,) = (tmp_path / "cache").iterdir()
-    monkeypatch.setattr("vgpu_sim.exec.jit.llvm.object_code", None)  # compiling again would fail
+    monkeypatch.setattr("vgpu_sim.exec.jit.target.llvm.object_code", None)  # compiling would fail
     assert jit.Compiler(tmp_path / "cache").compile(module, function, _BLOCK) == first
     assert entry.stat().st_size > len(first.object_code)
 

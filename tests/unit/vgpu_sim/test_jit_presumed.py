@@ -6,9 +6,10 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import linear_algebra, ssa, unrolled
+from vgpu_sim.exec.jit import linear_algebra, unrolled
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.lane_shapes import PerStrip, Vector
 from vgpu_sim.exec.jit.linear import Base, Linear
 from vgpu_sim.isa import Function, Module, Op, Space

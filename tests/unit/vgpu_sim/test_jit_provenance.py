@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from kernel_builder import KernelBuilder
 
-from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.provenance import SEGMENT, UNKNOWN, Fact, Number, Pointer, Provenance
 from vgpu_sim.isa import (
     Compare,

@@ -6,9 +6,10 @@ from both_backends import compare
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import ranges, ssa
+from vgpu_sim.exec.jit import ranges
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.lane_shapes import Affine
 from vgpu_sim.isa import Module
 

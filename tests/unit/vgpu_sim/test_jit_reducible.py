@@ -4,7 +4,7 @@ import pytest
 import random_flow
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit.reducible import make_reducible
+from vgpu_sim.exec.jit.ir.reducible import make_reducible
 from vgpu_sim.isa import Function, Guard, Instruction, Op, Predicate
 
 _WORDS_A_BLOCK = 7

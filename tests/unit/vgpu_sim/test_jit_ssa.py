@@ -1,6 +1,6 @@
 """What ``ssa.build`` does to a function's code before values are named."""
 
-from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.isa import Function, Guard, Instruction, Op, Predicate
 
 

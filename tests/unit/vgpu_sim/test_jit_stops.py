@@ -4,8 +4,9 @@ import barrier_kernels
 import pytest
 
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose, ssa, stops
+from vgpu_sim.exec.jit import choose, stops
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.isa import Module
 
 _BLOCK = (64, 1, 1)

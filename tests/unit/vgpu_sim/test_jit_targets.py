@@ -17,7 +17,7 @@ from random_kernels import functions, kernels, meetings
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError
-from vgpu_sim.exec.jit import llvm
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module
 
 _ROOT = Path(__file__).parents[3]

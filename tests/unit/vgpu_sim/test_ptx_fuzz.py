@@ -15,7 +15,7 @@ from vgpu_sim.compiler.errors import LinkError, UnsupportedPtxError
 from vgpu_sim.compiler.lower import modules
 from vgpu_sim.compiler.ptx import limits, parse, tree
 from vgpu_sim.exec import cfg, jit
-from vgpu_sim.exec.jit import reducible
+from vgpu_sim.exec.jit.ir import reducible
 from vgpu_sim.isa import container, verify
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

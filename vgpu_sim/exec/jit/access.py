@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source
 from vgpu_sim.exec.jit.lane_shapes import LaneShape
-from vgpu_sim.exec.jit.ssa import Operation, Source
-from vgpu_sim.exec.jit.text import BITS
+from vgpu_sim.exec.jit.text.text import BITS
 
 
 class Where(Enum):

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source
 from vgpu_sim.exec.jit.lane_shapes import Vector
-from vgpu_sim.exec.jit.ssa import Merge, Operation, Source
 from vgpu_sim.isa import DataType, Op, Space, is_visible
 
 MOST_ELEMENTS = 16

@@ -17,9 +17,9 @@ from vgpu_sim.exec.jit import rows
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
+from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value, results_of
 from vgpu_sim.exec.jit.lane_shapes import Affine
-from vgpu_sim.exec.jit.masks import FULL
-from vgpu_sim.exec.jit.ssa import Operation, Phi, Source, Value, results_of
+from vgpu_sim.exec.jit.text.masks import FULL
 from vgpu_sim.exec.jit.trip_counts import step_of
 from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
 

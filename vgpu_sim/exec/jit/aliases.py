@@ -2,10 +2,10 @@
 
 from typing import Final
 
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.exec.jit.local_reach import LocalReach, Reach
 from vgpu_sim.exec.jit.provenance import Provenance
-from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.isa import Literal, Op, Space
 
 _MAX_STEPS: Final = 64

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vgpu_sim.exec.jit.launch import CONTEXT_GRID
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.text import Text
 
 
 def sizes(text: Text) -> list[str]:

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.masks import Edge, MaskWriter
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import Edge, MaskWriter
+from vgpu_sim.exec.jit.text.text import Text
 
 
 class Choices:

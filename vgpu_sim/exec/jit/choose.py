@@ -24,10 +24,10 @@ from vgpu_sim.exec.jit import chains, geometry as geometries, row_order, stops, 
 from vgpu_sim.exec.jit.amounts import amount
 from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.geometry import Padding
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction, used_values
 from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.live_vectors import LiveVectors, constants
 from vgpu_sim.exec.jit.plan import Block, Plan, check_block
-from vgpu_sim.exec.jit.ssa import Merge, Operation, SsaFunction, used_values
 from vgpu_sim.isa import Family, Function, Op, Space, reads_memory
 
 # 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of

@@ -12,22 +12,12 @@ from typing import Any
 from vgpu_sim import isa
 from vgpu_sim.exec import approximations, cfg
 from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError, PlanError
-from vgpu_sim.exec.jit import (
-    assemble,
-    cache,
-    choose,
-    elf,
-    forms,
-    lines,
-    object_check,
-    ssa,
-    stops,
-    tiers,
-)
+from vgpu_sim.exec.jit import assemble, cache, choose, elf, forms, lines, object_check, stops, tiers
+from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.ir.support import refusals
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.exec.jit.native_code import NativeCode, check_stack
 from vgpu_sim.exec.jit.plan import Block, Plan
-from vgpu_sim.exec.jit.support import refusals
 from vgpu_sim.hal import abi
 from vgpu_sim.isa import Function, Module, container, extract, verify
 
@@ -163,7 +153,7 @@ class Compiler:
         None where it has none, where ``compile`` itself takes no longer (``tiers``), or where there
         is no code by that plan: another may do. Raises as ``compile``.
         """
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         form = self._form(module, function, block, checked=True, best=False)
         plan, _ = tiers.first(form, block, llvm.vector_bits())
@@ -190,7 +180,7 @@ class Compiler:
 
         Of a kernel that has no such plan: the simplest one's. Raises as ``compile``.
         """
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         form, plan = self._form(module, function, block, checked=True, best=tier != 0), None
         if tier == 0:
@@ -227,13 +217,13 @@ class Compiler:
         generated = self._generate(module, self._form(module, function, block), block, plan)
         if not optimised:
             return generated.text
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         return llvm.optimised(generated.text, generated.plan.tier)
 
     def emit_assembly(self, module: Module, function: Function, block: Block) -> str:
         """Return the machine code of a kernel as text. Raises as ``compile``."""
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         generated = self._generate(module, self._form(module, function, block), block, None)
         return llvm.assembly(generated.text, generated.plan.tier)
@@ -246,7 +236,7 @@ class Compiler:
         """
         from llvmlite import binding
 
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         if not object_check.is_of_this_machine(code.object_code):
             raise CodeGenerationError("object code for another kind of processor")
@@ -342,7 +332,7 @@ class Compiler:
     def _generate(
         self, module: Module, form: ssa.SsaFunction, block: Block, plan: Plan | None
     ) -> _Generated:
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         made = plan or choose.choose(form, block, llvm.vector_bits())
         geometry = made.geometry(block)
@@ -363,7 +353,7 @@ def _defect(function: Function, block: Block, error: Exception) -> str:
 
 
 def _emit_here(text: str, tier: int) -> bytes:
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     return llvm.object_code(text, tier)
 
@@ -376,7 +366,7 @@ def content_key(module: Module, function: Function, block: Block, plan: Plan | N
 
 def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
     """Return ``content_key`` of a kernel that is a container of its own (``isa.extract``)."""
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     content = (_generator(), llvm.version(), llvm.cpu(), block, plan)
     return hashlib.sha256(repr(content).encode() + kernel).hexdigest()

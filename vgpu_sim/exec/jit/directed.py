@@ -8,7 +8,7 @@ only there may LLVM not take it that arithmetic rounds to nearest.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from vgpu_sim.exec.jit.text import BITS, Text
+from vgpu_sim.exec.jit.text.text import BITS, Text
 from vgpu_sim.isa import Rounding
 
 _REGISTER_BITS: Final = 512
@@ -93,7 +93,7 @@ def _switched(
 def _helper(
     text: Text, name: str, operation: str, type_: str, kind: str, rounding: Rounding, count: int
 ) -> str:
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     declared = ", ".join([type_] * count + ["metadata", "metadata"])
     intrinsic = f"llvm.experimental.constrained.{operation}.{kind}"

@@ -5,13 +5,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from vgpu_sim.exec.jit import edges, fold, linear_text
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value, used_values
 from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.launch import EntryArguments
-from vgpu_sim.exec.jit.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
 from vgpu_sim.exec.jit.nans import NanPlan, is_arithmetic
-from vgpu_sim.exec.jit.ssa import Operation, Source, Value, used_values
-from vgpu_sim.exec.jit.text import Text, constant, integer
+from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
+from vgpu_sim.exec.jit.text.text import Text, constant, integer
 from vgpu_sim.exec.jit.transfer import operand_widths
 from vgpu_sim.exec.jit.values import Form, Values
 from vgpu_sim.exec.jit.wanted import Wanted

@@ -4,10 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit import choose, dots, forms, polls, row_order, ssa, stops, tiers
+from vgpu_sim.exec.jit import choose, forms, polls, row_order, stops, tiers
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.geometry import Geometry, Padding
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.target import dots
 from vgpu_sim.isa import DataType, Function, Op
 
 _LINES_SHOWN = 8
@@ -20,7 +22,7 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
         UnsupportedError: for a kernel that the JIT refuses.
         PlanError: for a block shape that no kernel has.
     """
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     form = forms.build(function, block, best=True)
     plan, why = choose.decide(form, block, llvm.vector_bits())

@@ -8,7 +8,7 @@ first operand, for anything else the number.
 from typing import Final
 
 from vgpu_sim.exec.jit.nans import CANONICAL
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.isa import DataType
 
 _NAMES: Final = {DataType.F32: ("float", "ps"), DataType.F64: ("double", "pd")}
@@ -19,7 +19,7 @@ _ROUNDING: Final = 4  # as the processor is set: nothing is rounded
 
 def available(lanes: int, type_: DataType) -> bool:
     """Return whether vectors of so many lanes can be made canonical so."""
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     return type_ in _NAMES and llvm.vector_bits() == 512 and lanes * type_.bits >= 128
 

@@ -2,7 +2,7 @@
 
 from vgpu_sim.exec.jit import fixups
 from vgpu_sim.exec.jit.nans import CANONICAL, INFINITY
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.isa import DataType, Rounding
 
 DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value, sources_of
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value, sources_of
 from vgpu_sim.isa import Family, Op, SpecialRegister
 
 _COMPUTES: Final = frozenset(

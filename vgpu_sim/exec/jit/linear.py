@@ -10,7 +10,7 @@ first of them is computed as a scalar. All modulo 2^bits.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit.ssa import Value
+from vgpu_sim.exec.jit.ir.ssa import Value
 
 Lanes = tuple[int, ...]
 

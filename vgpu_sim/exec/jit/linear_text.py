@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from vgpu_sim.exec.jit.ir.ssa import Value
 from vgpu_sim.exec.jit.linear import Base, Extended, Linear, Product, Shared
-from vgpu_sim.exec.jit.ssa import Value
-from vgpu_sim.exec.jit.text import constant, integer
+from vgpu_sim.exec.jit.text.text import constant, integer
 from vgpu_sim.exec.jit.values import Form, Values
 
 

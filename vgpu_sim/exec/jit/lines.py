@@ -9,7 +9,7 @@ import bisect
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
-from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
 from vgpu_sim.isa import reads_memory
 
 LoadsRead = dict[int, tuple[int, ...]]

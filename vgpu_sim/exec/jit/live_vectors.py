@@ -5,8 +5,7 @@ from typing import Final
 
 from vgpu_sim.exec.jit import stops
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
     Phi,
@@ -15,6 +14,7 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
     sources_of,
 )
+from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
 from vgpu_sim.isa import Literal, Op
 
 _OWN_CONSTANTS: Final = 12

@@ -4,8 +4,8 @@ LLVM stores too many bytes by a mask that is known to have one element, where th
 been truncated: the element as it was before. So such a store is written as one of the element.
 """
 
-from vgpu_sim.exec.jit import flags
-from vgpu_sim.exec.jit.text import BITS, Text
+from vgpu_sim.exec.jit.text import flags
+from vgpu_sim.exec.jit.text.text import BITS, Text
 
 
 def store(text: Text, scalar: str, count: int, vector: str, pointer: str, mask: str) -> None:

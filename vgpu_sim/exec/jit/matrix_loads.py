@@ -6,11 +6,11 @@ from typing import Final
 
 from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.emitter import Emitter
+from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.launch import THREAD_COLLECT
-from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.multiply import LANES
-from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.exec.jit.warp_registers import (
     BALLOT,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from vgpu_sim.exec.jit import dots
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.target import dots
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.isa import DataType, Instruction
 from vgpu_sim.isa.rules import matrix_registers
 

@@ -9,7 +9,7 @@ that was loaded, for instance).
 
 from collections.abc import Iterator
 
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     ZERO,
     Merge,
     Operation,

@@ -11,8 +11,8 @@ from dataclasses import replace
 from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.comparisons import MIRRORED
+from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, SsaBlock, Value
 from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape
-from vgpu_sim.exec.jit.ssa import Condition, Operation, SsaBlock, Value
 from vgpu_sim.isa import BoolOp, Compare, Op
 
 

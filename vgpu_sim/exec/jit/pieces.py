@@ -9,10 +9,10 @@ from vgpu_sim.exec.jit import linear_algebra, linear_text
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.linear import Base, Linear, Shared
-from vgpu_sim.exec.jit.masks import MaskWriter
 from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.provenance import BOUND_BYTES, Provenance
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import MaskWriter
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Values
 
 # More loads than that are no better than a gather.

@@ -2,8 +2,8 @@
 
 from vgpu_sim.exec.jit.emitter import Specials
 from vgpu_sim.exec.jit.geometry import Geometry, Padding
-from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text
 
 
 def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from vgpu_sim.exec.jit import shared_memory
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.launch import EntryArguments
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Form, Values
 
 _CLAMP_REACH_BYTES = 1 << 31

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from vgpu_sim.exec.jit.aliases import Aliases
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Node,
     Operation,

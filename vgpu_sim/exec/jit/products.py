@@ -7,7 +7,7 @@ the halves by themselves.
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value, results_of, sources_of
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value, results_of, sources_of
 from vgpu_sim.isa import DataType, Literal, MulMode, Op
 
 _NARROW, _WIDE = (DataType.U32, DataType.S32), (DataType.U64, DataType.S64)

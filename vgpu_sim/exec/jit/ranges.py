@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.isa import Literal, MulMode, Op, SpecialRegister
 
 _END: Final = 1 << 31

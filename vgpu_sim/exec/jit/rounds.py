@@ -8,7 +8,7 @@ words and plain loads is copied, and how often a round runs stays what it was.
 from dataclasses import replace
 
 from vgpu_sim.exec.jit import chains, fold
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
     Operation,

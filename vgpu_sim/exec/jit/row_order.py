@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from vgpu_sim.exec.jit.geometry import Geometry
-from vgpu_sim.exec.jit.ssa import Operation, SsaFunction
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.isa import EFFECTS, Family, Space
 
 # Threads of a row that run before the next row does, which reads much of what they have read.

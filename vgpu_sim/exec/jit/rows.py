@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from vgpu_sim.exec.jit import flags
 from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.lane_shapes import Vector
-from vgpu_sim.exec.jit.text import BITS, Text
+from vgpu_sim.exec.jit.text import flags
+from vgpu_sim.exec.jit.text.text import BITS, Text
 
 _STEPPED, _WIDE_BITS = 4, 256
 

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
     Source,
@@ -22,6 +21,7 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
     sources_of,
 )
+from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Space, is_visible, reads_memory
 
 _MOST: Final = 4

@@ -10,7 +10,7 @@ from typing import Final
 
 from vgpu_sim.exec.jit.directed import directed
 from vgpu_sim.exec.jit.floats import DIRECTED
-from vgpu_sim.exec.jit.text import BITS, Text, integer
+from vgpu_sim.exec.jit.text.text import BITS, Text, integer
 from vgpu_sim.isa import DataType, Rounding
 
 _CANONICAL: Final = 0x7FFF  # NaN, of binary16 and of bfloat16

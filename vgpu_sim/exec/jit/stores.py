@@ -7,12 +7,12 @@ from typing import Final
 
 from vgpu_sim.exec.jit import lane_rows, masked_stores, rows
 from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit.ir.ssa import Value
 from vgpu_sim.exec.jit.lane_shapes import Vector
-from vgpu_sim.exec.jit.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.outcomes import Comers
 from vgpu_sim.exec.jit.pointers import Pointers
-from vgpu_sim.exec.jit.ssa import Value
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Form, Values
 
 # A scatter costs tens of cycles, however many of its lanes are set.

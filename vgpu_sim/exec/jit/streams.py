@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from vgpu_sim.exec.jit.ssa import Operation, Phi, SsaFunction, Value
+from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.trip_counts import step_of
 from vgpu_sim.isa import Op, Space
 

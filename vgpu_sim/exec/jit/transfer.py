@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from vgpu_sim.exec.jit import collective_shapes, comparison_shapes, fold, lane_bits, presumed
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source, Value
 from vgpu_sim.exec.jit.lane_shapes import (
     Affine,
     Algebra,
@@ -17,7 +18,6 @@ from vgpu_sim.exec.jit.lane_shapes import (
 )
 from vgpu_sim.exec.jit.linear_sums import Sums
 from vgpu_sim.exec.jit.special_shapes import special_shapes
-from vgpu_sim.exec.jit.ssa import Merge, Operation, Source, Value
 from vgpu_sim.isa import (
     EFFECTS,
     Instruction,

@@ -5,7 +5,7 @@ turn costs one decrement in memory, whatever lives in registers.
 """
 
 from vgpu_sim.exec.jit.launch import THREAD_STOP, THREAD_TURNS, EntryArguments
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.text import Text
 
 
 def take(text: Text, launch: EntryArguments) -> None:

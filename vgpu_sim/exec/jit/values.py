@@ -11,9 +11,7 @@ from enum import Enum
 
 from vgpu_sim.exec.jit import fixups
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, PerStrip, Vector
-from vgpu_sim.exec.jit.nans import CANONICAL, NanPlan
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
     Operation,
@@ -23,7 +21,9 @@ from vgpu_sim.exec.jit.ssa import (
     Value,
     results_of,
 )
-from vgpu_sim.exec.jit.text import BITS, Text, constant, integer
+from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, PerStrip, Vector
+from vgpu_sim.exec.jit.nans import CANONICAL, NanPlan
+from vgpu_sim.exec.jit.text.text import BITS, Text, constant, integer
 from vgpu_sim.isa import DataType, Literal, Op
 
 FLOATS = {DataType.F32: "float", DataType.F64: "double"}

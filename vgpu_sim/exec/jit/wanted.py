@@ -9,9 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from vgpu_sim.exec.jit import outcomes
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.lane_shapes import Vector
-from vgpu_sim.exec.jit.shuffle_lanes import shuffle_source
-from vgpu_sim.exec.jit.ssa import (
+from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
     Phi,
@@ -20,6 +18,8 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
     sources_of,
 )
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.shuffle_lanes import shuffle_source
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import Family, Op
 

@@ -6,7 +6,7 @@ putting strips together costs nothing where they fill registers.
 
 from collections.abc import Iterable, Sequence
 
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.hal.limits import WARP_THREADS
 
 LANES = range(WARP_THREADS)
@@ -14,7 +14,7 @@ _HALF = WARP_THREADS // 2
 
 
 def _has_two_source_permutes() -> bool:
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     return llvm.vector_bits() == 512
 

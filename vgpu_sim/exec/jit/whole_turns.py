@@ -12,11 +12,11 @@ from typing import Final
 
 from vgpu_sim.exec.jit import polls
 from vgpu_sim.exec.jit.bounds import Bounds
-from vgpu_sim.exec.jit.layout import Level
+from vgpu_sim.exec.jit.ir.layout import Level
+from vgpu_sim.exec.jit.ir.ssa import Operation, Phi
 from vgpu_sim.exec.jit.loops import Blended, Entered, Loops, Reserved, Taken
-from vgpu_sim.exec.jit.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.ssa import Operation, Phi
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.trip_counts import most_trips
 from vgpu_sim.exec.jit.values import Form, Values
 from vgpu_sim.isa import EFFECTS, Family

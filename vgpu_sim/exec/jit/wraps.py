@@ -14,9 +14,9 @@ from typing import Final
 
 from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.access import Access, Where
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.lane_shapes import PerStrip, Vector, scalar_of, signed
-from vgpu_sim.exec.jit.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.text import Text, constant, integer
+from vgpu_sim.exec.jit.text.text import Text, constant, integer
 from vgpu_sim.exec.jit.values import Form, Values
 from vgpu_sim.isa import DataType, MulMode, Op
 

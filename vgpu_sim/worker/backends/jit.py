@@ -69,7 +69,7 @@ class JitBackend:
 
     def emit(self, request: bytes) -> bytes:
         """See ``hal.ports.NativeBackend.emit``."""
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         kind, content = request[:1], request[1:]
         try:
@@ -81,7 +81,7 @@ class JitBackend:
 
     def warm_up_to_emit(self) -> Iterator[None]:
         """See ``hal.ports.NativeBackend.warm_up_to_emit``."""
-        from vgpu_sim.exec.jit import llvm
+        from vgpu_sim.exec.jit.target import llvm
 
         for text, tier in _warm_up_texts():
             llvm.object_code(text, tier)

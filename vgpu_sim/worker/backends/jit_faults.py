@@ -5,7 +5,7 @@ the program's. Where the access was confined by the pointer that it is made from
 ``exec.jit.provenance``), that pointer is a parameter of the launch and tells the difference.
 """
 
-from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.provenance import Pointer, Provenance
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES

@@ -6,12 +6,12 @@ from vgpu_sim.exec.jit import shared_memory, updates
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.combining import Table, is_sum
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
+from vgpu_sim.exec.jit.ir.ssa import Operation, Value
 from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
-from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.pointers import Pointers
-from vgpu_sim.exec.jit.ssa import Operation, Value
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import DataType, Op, Order, Scope, Update
 from vgpu_sim.isa.families.atomic import is_pair

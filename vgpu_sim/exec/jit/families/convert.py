@@ -6,11 +6,11 @@ from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.directed import directed
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.floats import DIRECTED, NATIVE, flush, operand_type, relu, saturate
-from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.nans import reads_number
 from vgpu_sim.exec.jit.small_floats import SmallFloats
-from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.text import Text, constant, integer
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text, constant, integer
 from vgpu_sim.exec.jit.tiny_floats import LAYOUTS, TinyFloats
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding

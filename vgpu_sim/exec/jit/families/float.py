@@ -24,11 +24,11 @@ from vgpu_sim.exec.jit.floats import (
     relu,
     saturate,
 )
-from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.nans import CANONICAL, INFINITY, reads_number
 from vgpu_sim.exec.jit.small_floats import SmallFloats
-from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 

@@ -11,8 +11,8 @@ from typing import Final
 
 from vgpu_sim.exec.jit import matrix_loads
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.launch import THREAD_COLLECT
-from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.multiply import (
     LANES,
     VECTOR_BYTES,
@@ -23,8 +23,8 @@ from vgpu_sim.exec.jit.multiply import (
     prepare_left,
     prepare_right,
 )
-from vgpu_sim.exec.jit.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.exec.jit.warp_registers import (
     SHUFFLE,
@@ -175,7 +175,7 @@ def _name(head: str, instruction: Instruction) -> str:
 
 def _convention() -> str:
     """Return one that passes 16 vectors in registers, where there is one."""
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     return "x86_regcallcc " if llvm.vector_bits() == 512 else ""
 

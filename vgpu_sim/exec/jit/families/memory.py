@@ -3,8 +3,8 @@
 from typing import Final
 
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.ssa import Operation
+from vgpu_sim.exec.jit.ir.ssa import Operation
+from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.isa import Op
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.launch import (
     CONTEXT_DYNAMIC_SHARED,
     CONTEXT_GRID,
@@ -12,9 +13,8 @@ from vgpu_sim.exec.jit.launch import (
     CONTEXT_TIMER_NS,
     CONTEXT_TIMER_SCALE,
 )
-from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import Op, SpecialRegister
 

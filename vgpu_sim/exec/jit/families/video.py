@@ -4,9 +4,9 @@ from typing import Final
 
 from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.ir.ssa import Operation
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import Compare, DataType, Instruction, Op
 

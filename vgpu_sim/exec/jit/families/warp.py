@@ -10,6 +10,7 @@ from typing import Final
 
 from vgpu_sim.exec.jit import set_bits, stops
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.lane_shapes import Affine
 from vgpu_sim.exec.jit.launch import (
     THREAD_COLLECT,
@@ -17,9 +18,8 @@ from vgpu_sim.exec.jit.launch import (
     THREAD_TRAP_WORD,
     WRONG_MEMBERS,
 )
-from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.text import integer
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.exec.jit.warp_results import Gathered, Result, results
 from vgpu_sim.exec.jit.warps import LANES, WarpText, wide

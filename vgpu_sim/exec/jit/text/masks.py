@@ -6,8 +6,8 @@ Uniform branches touch only the scalar part, so nothing becomes a vector under u
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit import flags as folding
-from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.text import flags as folding
+from vgpu_sim.exec.jit.text.text import Text
 
 
 @dataclass(frozen=True, slots=True)

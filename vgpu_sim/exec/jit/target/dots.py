@@ -53,7 +53,7 @@ def native_bytes() -> bool:
 
 
 def _has(feature: str) -> bool:
-    from vgpu_sim.exec.jit import llvm  # LLVM is loaded by whoever compiles
+    from vgpu_sim.exec.jit.target import llvm  # LLVM is loaded by whoever compiles
 
     return llvm.vector_bits() == 512 and f"+{feature}" in llvm.cpu()[1].split(",")
 
@@ -77,7 +77,7 @@ def computed(operands: Sequence[tuple[int, ...]]) -> list[int]:
     """Return what the instruction gives for patterns of c, a and b: lane by lane."""
     from llvmlite import binding
 
-    from vgpu_sim.exec.jit import llvm
+    from vgpu_sim.exec.jit.target import llvm
 
     builder = binding.JITLibraryBuilder()
     builder.add_object_img(llvm.object_code(_TEXT, 1)).export_symbol("dots")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit.reducible import Origins, make_reducible
+from vgpu_sim.exec.jit.ir.reducible import Origins, make_reducible
 from vgpu_sim.isa import (
     EFFECTS,
     DataType,

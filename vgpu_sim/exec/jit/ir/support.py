@@ -6,7 +6,7 @@ reports a defect of ours (``CodeGenerationError``) where it finds what is refuse
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import UnsupportedError
-from vgpu_sim.exec.jit.reducible import make_reducible
+from vgpu_sim.exec.jit.ir.reducible import make_reducible
 from vgpu_sim.isa import Function
 
 

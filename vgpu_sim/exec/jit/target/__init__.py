@@ -1,0 +1,1 @@
+"""What the processor and LLVM offer: object code from text, and features found out by trial."""
