@@ -22,7 +22,7 @@ from benchmarks.exec.contest import KERNELS, Contest, Launch, Problem, Shape
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import ExecutionError
-from vgpu_sim.exec.jit.geometry import Padding
+from vgpu_sim.exec.jit.shapes.geometry import Padding
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Function, Module
 

@@ -10,7 +10,7 @@ from random_kernels import loops
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import provenance, trip_counts
+from vgpu_sim.exec.jit.numbers import provenance, trip_counts
 
 _HEAD = """.version 8.0
 .target sm_80

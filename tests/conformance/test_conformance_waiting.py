@@ -10,8 +10,8 @@ import waiting_kernels
 from both_backends import compare
 
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import polls
 from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.progress import polls
 from vgpu_sim.isa import Module
 
 # Whoever waits in vain waits for ever: then the whole run ends here, and says where.

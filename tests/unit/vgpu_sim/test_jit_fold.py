@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import pytest
 
-from vgpu_sim.exec.jit.fold import integer_function
-from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.exec.jit.numbers.fold import integer_function
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import DataType, Instruction, Op, Register
 
 _EDGES = (0, 1, 2, 3, 7, 0x7FFF_FFFF, 0x8000_0000, 0x8000_0001, 0xFFFF_FFF9, 0xFFFF_FFFF)

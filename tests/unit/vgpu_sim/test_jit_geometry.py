@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_sim.exec.jit.geometry import Geometry, Padding, legal_geometries
+from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 
 BLOCKS = [
     (1, 1, 1),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra
 
 
 @pytest.mark.parametrize("first", [0, 1000, (1 << 32) - 2])

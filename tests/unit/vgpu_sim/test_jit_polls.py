@@ -6,10 +6,11 @@ import waiting_kernels
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose, lockstep, polls, stops
-from vgpu_sim.exec.jit.analysis import analyse
-from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit import choose
+from vgpu_sim.exec.jit.analysis.analysis import analyse
 from vgpu_sim.exec.jit.ir import divergence, ssa
+from vgpu_sim.exec.jit.progress import lockstep, polls, stops
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
 
 _BLOCK = (64, 1, 1)
 _PLACE = "mul.wide.u32 %d3, %r3, 4; add.u64 %d3, %d1, %d3;"

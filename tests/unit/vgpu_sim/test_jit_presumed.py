@@ -6,12 +6,13 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import linear_algebra, unrolled
-from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit import unrolled
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.lane_shapes import PerStrip, Vector
-from vgpu_sim.exec.jit.linear import Base, Linear
+from vgpu_sim.exec.jit.shapes import linear_algebra
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
+from vgpu_sim.exec.jit.shapes.lane_shapes import PerStrip, Vector
+from vgpu_sim.exec.jit.shapes.linear import Base, Linear
 from vgpu_sim.isa import Function, Module, Op, Space
 
 _KERNELS = Path(__file__).parents[3] / "benchmarks/exec/kernels"

@@ -6,7 +6,7 @@ import pytest
 from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.provenance import SEGMENT, UNKNOWN, Fact, Number, Pointer, Provenance
+from vgpu_sim.exec.jit.numbers.provenance import SEGMENT, UNKNOWN, Fact, Number, Pointer, Provenance
 from vgpu_sim.isa import (
     Compare,
     DataType,

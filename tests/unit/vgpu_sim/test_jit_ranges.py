@@ -6,11 +6,11 @@ from both_backends import compare
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import ranges
-from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.lane_shapes import Affine
+from vgpu_sim.exec.jit.numbers import ranges
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.isa import Module
 
 

@@ -5,8 +5,8 @@ from hypothesis import given, settings, strategies as st
 from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.provenance import Pointer, Provenance
-from vgpu_sim.exec.jit.trip_counts import most_trips
+from vgpu_sim.exec.jit.numbers.provenance import Pointer, Provenance
+from vgpu_sim.exec.jit.numbers.trip_counts import most_trips
 from vgpu_sim.isa import (
     Compare,
     DataType,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source
-from vgpu_sim.exec.jit.lane_shapes import LaneShape
+from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape
 from vgpu_sim.exec.jit.text.text import BITS
 
 

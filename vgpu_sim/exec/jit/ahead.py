@@ -18,9 +18,9 @@ from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value, results_of
-from vgpu_sim.exec.jit.lane_shapes import Affine
+from vgpu_sim.exec.jit.numbers.trip_counts import step_of
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import FULL
-from vgpu_sim.exec.jit.trip_counts import step_of
 from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
 
 LINE_BYTES: Final = 64

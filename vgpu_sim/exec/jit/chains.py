@@ -12,7 +12,7 @@ look beyond a label: an annotation for debuggers, of which nothing is left in th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
@@ -23,7 +23,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import Family, is_visible, reads_memory
 
 _Node = Operation | Merge

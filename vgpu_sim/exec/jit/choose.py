@@ -20,14 +20,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import chains, geometry as geometries, row_order, stops, unrolled
+from vgpu_sim.exec.jit import chains, row_order, unrolled
 from vgpu_sim.exec.jit.amounts import amount
-from vgpu_sim.exec.jit.analysis import Analysis, analyse
-from vgpu_sim.exec.jit.geometry import Padding
+from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.live_vectors import LiveVectors, constants
 from vgpu_sim.exec.jit.plan import Block, Plan, check_block
+from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.shapes import geometry as geometries
+from vgpu_sim.exec.jit.shapes.geometry import Padding
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import Family, Function, Op, Space, reads_memory
 
 # 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of

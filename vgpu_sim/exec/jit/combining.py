@@ -16,11 +16,11 @@ what faults does so at its own word.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from vgpu_sim.exec.jit import polls
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.launch import CONTEXT_APERTURE_LIMIT
+from vgpu_sim.exec.jit.progress import polls
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.isa import EFFECTS, Op, Space, Update
 

@@ -7,7 +7,7 @@ first operand, for anything else the number.
 
 from typing import Final
 
-from vgpu_sim.exec.jit.nans import CANONICAL
+from vgpu_sim.exec.jit.analysis.nans import CANONICAL
 from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.isa import DataType
 

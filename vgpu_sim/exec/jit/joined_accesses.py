@@ -11,11 +11,11 @@ from typing import Final
 
 from vgpu_sim.exec.jit import permuted_rows, rows
 from vgpu_sim.exec.jit.access import Access, Where
-from vgpu_sim.exec.jit.geometry import Rows
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.permuted_rows import Placed
 from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.shapes.geometry import Rows
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Values
 from vgpu_sim.isa import Op, Space, is_visible, reads_memory

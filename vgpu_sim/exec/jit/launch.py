@@ -7,7 +7,7 @@ code and the native runtime; the key of cached objects knows them (``compiler.co
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit.provenance import SEGMENT
+from vgpu_sim.exec.jit.numbers.provenance import SEGMENT
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.hal import abi
 from vgpu_sim.hal.address_map import (

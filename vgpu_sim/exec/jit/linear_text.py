@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from vgpu_sim.exec.jit.ir.ssa import Value
-from vgpu_sim.exec.jit.linear import Base, Extended, Linear, Product, Shared
+from vgpu_sim.exec.jit.shapes.linear import Base, Extended, Linear, Product, Shared
 from vgpu_sim.exec.jit.text.text import constant, integer
 from vgpu_sim.exec.jit.values import Form, Values
 

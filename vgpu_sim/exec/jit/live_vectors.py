@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from vgpu_sim.exec.jit import stops
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
@@ -14,7 +13,8 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
+from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, PerStrip, Vector
 from vgpu_sim.isa import Literal, Op
 
 _OWN_CONSTANTS: Final = 12

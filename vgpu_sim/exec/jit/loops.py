@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vgpu_sim.exec.jit import polls, turns
+from vgpu_sim.exec.jit import turns
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Phi, SsaFunction, Value, results_of, sources_of
 from vgpu_sim.exec.jit.launch import EntryArguments
+from vgpu_sim.exec.jit.progress import polls
 from vgpu_sim.exec.jit.text.masks import Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values import Form, Values

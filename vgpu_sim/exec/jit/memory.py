@@ -9,18 +9,18 @@ from dataclasses import replace
 
 from vgpu_sim.exec.jit import adjacent, rows, siblings, streams
 from vgpu_sim.exec.jit.access import Access, Where
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.outcomes import Comers
 from vgpu_sim.exec.jit.combining import Table
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
 from vgpu_sim.exec.jit.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
-from vgpu_sim.exec.jit.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.loads import Loads
 from vgpu_sim.exec.jit.local_memory import LocalMemory
-from vgpu_sim.exec.jit.local_reach import LocalReach, Reach
-from vgpu_sim.exec.jit.outcomes import Comers
+from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
+from vgpu_sim.exec.jit.numbers.provenance import WINDOW, Provenance
 from vgpu_sim.exec.jit.pointers import Pointers
-from vgpu_sim.exec.jit.provenance import WINDOW, Provenance
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.stores import Stores
 from vgpu_sim.exec.jit.text.masks import FULL, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text, integer

@@ -19,7 +19,7 @@ from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value
-from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import EFFECTS, Op, Space

@@ -10,15 +10,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from vgpu_sim.exec.jit import trampoline
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.nans import NanPlan
 from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.choices import Choices
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, Phi, SsaFunction, Value
-from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.loops import Blended, Entered, Loops, blocks_of_uses
-from vgpu_sim.exec.jit.nans import NanPlan
 from vgpu_sim.exec.jit.nodes import Nodes
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL, Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.trampoline import Steps

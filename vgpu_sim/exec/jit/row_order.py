@@ -11,8 +11,8 @@ blocks stay whole.
 from collections.abc import Sequence
 from typing import Final
 
-from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.isa import EFFECTS, Family, Space
 

@@ -21,7 +21,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Space, is_visible, reads_memory
 
 _MOST: Final = 4

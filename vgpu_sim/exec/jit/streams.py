@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, SsaFunction, Value
-from vgpu_sim.exec.jit.trip_counts import step_of
+from vgpu_sim.exec.jit.numbers.trip_counts import step_of
 from vgpu_sim.isa import Op, Space
 
 AHEAD_BYTES: Final = 1024

@@ -9,10 +9,11 @@ by another. What must not be is a plan of lanes that are alone where others have
 (ACTIVEMASK).
 """
 
-from vgpu_sim.exec.jit import choose, stops
-from vgpu_sim.exec.jit.geometry import Geometry, Padding, legal_geometries
+from vgpu_sim.exec.jit import choose
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 
 # Below it the best plan's code is there about as soon as the narrow one's.
 FEW_NODES = 8

@@ -8,11 +8,11 @@ there, quotients by the tile's width, and which addresses are neighbours.
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.exec.jit.comparisons import NEGATED
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.exec.jit.trip_counts import step_of
+from vgpu_sim.exec.jit.numbers.comparisons import NEGATED
+from vgpu_sim.exec.jit.numbers.trip_counts import step_of
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import (
     BoolOp,
     Compare,

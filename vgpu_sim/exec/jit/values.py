@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vgpu_sim.exec.jit import fixups
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.nans import CANONICAL, NanPlan
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
@@ -21,8 +22,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     results_of,
 )
-from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, PerStrip, Vector
-from vgpu_sim.exec.jit.nans import CANONICAL, NanPlan
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, PerStrip, Vector
 from vgpu_sim.exec.jit.text.text import BITS, Text, constant, integer
 from vgpu_sim.isa import DataType, Literal, Op
 

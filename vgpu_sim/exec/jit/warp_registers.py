@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from vgpu_sim.exec.jit.analysis.nans import reads_number
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.ir.ssa import Source, Value
 from vgpu_sim.exec.jit.multiply import LANES
-from vgpu_sim.exec.jit.nans import reads_number
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import BITS, Text
 from vgpu_sim.exec.jit.values import Form

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit.shuffle_lanes import shuffle_source
+from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.warps import LANES, WarpText, wide
 from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode

@@ -2,11 +2,12 @@
 
 Native code confines addresses before it uses them, so the address at which it faults need not be
 the program's. Where the access was confined by the pointer that it is made from (see
-``exec.jit.provenance``), that pointer is a parameter of the launch and tells the difference.
+``exec.jit.numbers.provenance``), that pointer is a parameter of the launch and gives the
+difference.
 """
 
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.provenance import Pointer, Provenance
+from vgpu_sim.exec.jit.numbers.provenance import Pointer, Provenance
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
 from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite

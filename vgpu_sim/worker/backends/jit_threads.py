@@ -12,8 +12,8 @@ from ctypes import string_at
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.transfer import operand_widths
+from vgpu_sim.exec.jit.analysis.transfer import operand_widths
+from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import (
     APERTURE_BYTES,

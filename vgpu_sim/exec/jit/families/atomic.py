@@ -7,8 +7,8 @@ from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.combining import Table, is_sum
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.byte_permutation import constant_permutation, permutation
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.logic_tables import any_logic, known_logic
+from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import integer
 from vgpu_sim.exec.jit.values import Form

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit import outcomes
+from vgpu_sim.exec.jit.analysis import outcomes
+from vgpu_sim.exec.jit.analysis.nans import reads_number
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.floats import flush, operand_type
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.nans import reads_number
 from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer

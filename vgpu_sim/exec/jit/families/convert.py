@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit.analysis.nans import reads_number
 from vgpu_sim.exec.jit.directed import directed
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.floats import DIRECTED, NATIVE, flush, operand_type, relu, saturate
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.nans import reads_number
+from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, constant, integer

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec import approximations
+from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY, reads_number
 from vgpu_sim.exec.jit.directed import directed
 from vgpu_sim.exec.jit.doubles import TextDoubles, TextSingles
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
@@ -25,7 +26,6 @@ from vgpu_sim.exec.jit.floats import (
     saturate,
 )
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.nans import CANONICAL, INFINITY, reads_number
 from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer

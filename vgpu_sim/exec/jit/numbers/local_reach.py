@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.provenance import Provenance
+from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.isa import Literal, Op, Space
 
 _MAX_STEPS: Final = 64

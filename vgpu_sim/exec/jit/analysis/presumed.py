@@ -7,9 +7,9 @@ group at an edge starts over in a version that presumes nothing. So it must not 
 that anybody sees. What is presumed is what an address is made of: all else gains nothing by it.
 """
 
-from vgpu_sim.exec.jit.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, sources_of
-from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, Vector
+from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED, NEGATED
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, Vector
 from vgpu_sim.isa import BoolOp, Compare, Family, Op
 
 _COMPUTES = frozenset((Family.INTEGER, Family.CONVERT, Family.MOVE, Family.BITWISE))

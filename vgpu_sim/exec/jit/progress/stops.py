@@ -9,12 +9,12 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpu_sim.exec.cfg import Cfg
-from vgpu_sim.exec.jit import lockstep, polls
-from vgpu_sim.exec.jit.analysis import Analysis, analyse
-from vgpu_sim.exec.jit.geometry import Geometry, Padding, legal_geometries
+from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.ir.divergence import apart
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.lane_shapes import Affine
+from vgpu_sim.exec.jit.progress import lockstep, polls
+from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
 from vgpu_sim.isa.families.sync import BARRIERS

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.isa import DataType, Instruction, Literal, Op, SpecialRegister
 
 _DEPTH: Final = 8

@@ -8,8 +8,8 @@ is none, and rounding is a shift again, of which it is known what it does to a g
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.isa import Literal, MulMode, Op, SpecialRegister
 
 _END: Final = 1 << 31

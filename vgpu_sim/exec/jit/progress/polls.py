@@ -11,7 +11,6 @@ import functools
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit.aliases import Aliases
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Node,
@@ -22,6 +21,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     sources_of,
 )
+from vgpu_sim.exec.jit.numbers.aliases import Aliases
 from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Space, Update, polls, reads_memory
 
 _COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)

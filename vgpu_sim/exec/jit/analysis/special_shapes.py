@@ -1,7 +1,7 @@
 """Shapes of the special registers that say where a thread is in its block."""
 
-from vgpu_sim.exec.jit.geometry import Geometry
-from vgpu_sim.exec.jit.lane_shapes import Algebra, LaneShape, Vector
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
+from vgpu_sim.exec.jit.shapes.lane_shapes import Algebra, LaneShape, Vector
 from vgpu_sim.isa import SpecialRegister
 
 

@@ -4,10 +4,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from vgpu_sim.exec.jit import collective_shapes, comparison_shapes, fold, lane_bits, presumed
-from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.analysis import collective_shapes, comparison_shapes, lane_bits, presumed
+from vgpu_sim.exec.jit.analysis.linear_sums import Sums
+from vgpu_sim.exec.jit.analysis.special_shapes import special_shapes
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source, Value
-from vgpu_sim.exec.jit.lane_shapes import (
+from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
+from vgpu_sim.exec.jit.shapes.lane_shapes import (
     Affine,
     Algebra,
     LaneShape,
@@ -16,8 +19,6 @@ from vgpu_sim.exec.jit.lane_shapes import (
     scalar_of,
     signed,
 )
-from vgpu_sim.exec.jit.linear_sums import Sums
-from vgpu_sim.exec.jit.special_shapes import special_shapes
 from vgpu_sim.isa import (
     EFFECTS,
     Instruction,

@@ -3,9 +3,9 @@
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.exec.jit.local_reach import LocalReach, Reach
-from vgpu_sim.exec.jit.provenance import Provenance
+from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
+from vgpu_sim.exec.jit.numbers.provenance import Provenance
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import Literal, Op, Space
 
 _MAX_STEPS: Final = 64

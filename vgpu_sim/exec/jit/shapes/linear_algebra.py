@@ -1,8 +1,8 @@
 """Arithmetic of ``linear`` sums, and the runs of neighbours among them."""
 
 from vgpu_sim.exec.jit.ir.ssa import Value
-from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.exec.jit.linear import Base, Extended, Lanes, Linear, Product, Shared
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
+from vgpu_sim.exec.jit.shapes.linear import Base, Extended, Lanes, Linear, Product, Shared
 
 _MOST_TERMS = 6
 _MOST_FACTOR = 1 << 24

@@ -8,11 +8,11 @@ lanes 32 on none is below 32. Sets of lanes are bits of a number, lane l of stri
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.comparisons import MIRRORED
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, SsaBlock, Value
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape
+from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape
 from vgpu_sim.isa import BoolOp, Compare, Op
 
 

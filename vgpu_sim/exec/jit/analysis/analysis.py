@@ -7,8 +7,8 @@ read outside a loop which its lanes leave in different iterations is a ``Vector`
 
 from collections.abc import Iterable
 
-from vgpu_sim.exec.jit import known_guards, presumed, ranges
-from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.analysis import known_guards, presumed
+from vgpu_sim.exec.jit.analysis.transfer import Transfer
 from vgpu_sim.exec.jit.ir import divergence, layout
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
@@ -20,10 +20,11 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     results_of,
 )
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, Vector
-from vgpu_sim.exec.jit.linear import Linear
-from vgpu_sim.exec.jit.local_reach import own_loads
-from vgpu_sim.exec.jit.transfer import Transfer
+from vgpu_sim.exec.jit.numbers import ranges
+from vgpu_sim.exec.jit.numbers.local_reach import own_loads
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, Vector
+from vgpu_sim.exec.jit.shapes.linear import Linear
 from vgpu_sim.isa import Literal, Op, Space, is_visible
 
 _UNDECIDED = None

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from vgpu_sim.exec.jit.geometry import Rows
-from vgpu_sim.exec.jit.linear import Linear
+from vgpu_sim.exec.jit.shapes.geometry import Rows
+from vgpu_sim.exec.jit.shapes.linear import Linear
 
 MAX_ALIGN = 1 << 32
 

@@ -6,8 +6,8 @@ of y are known: thread indices joined with fields, exchanged bit by bit, or roun
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, low_bit
+from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, low_bit
 from vgpu_sim.isa import Op
 
 

@@ -7,8 +7,9 @@ it moves them from. All else reads all lanes. Sets of lanes as in ``outcomes``.
 
 from collections.abc import Iterable, Iterator
 
-from vgpu_sim.exec.jit import outcomes
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis import outcomes
+from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
@@ -18,8 +19,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.exec.jit.lane_shapes import Vector
-from vgpu_sim.exec.jit.shuffle_lanes import shuffle_source
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import Family, Op
 

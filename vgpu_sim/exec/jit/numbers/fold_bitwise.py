@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit.byte_choices import choices
-from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.exec.jit.numbers.byte_choices import choices
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import Instruction, Op
 
 Function = Callable[..., int]

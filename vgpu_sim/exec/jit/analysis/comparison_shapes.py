@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape
+from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape
 from vgpu_sim.isa import BoolOp, Compare, Instruction
 
 

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Container, Sequence
 
-from vgpu_sim.exec.jit import fold, linear_algebra
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, Vector, scalar_of
-from vgpu_sim.exec.jit.linear import Linear
+from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.shapes import linear_algebra
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, Vector, scalar_of
+from vgpu_sim.exec.jit.shapes.linear import Linear
 from vgpu_sim.isa import DataType, MulMode, Op
 
 _FOLLOWED = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAD, Op.SHL, Op.CVT))

@@ -13,10 +13,10 @@ bits bounds what is read from it, zero-extended, by its width alone.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, results_of
-from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.exec.jit.trip_counts import most_trips, step_of
+from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.numbers.trip_counts import most_trips, step_of
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import (
     DataType,
     Instruction,

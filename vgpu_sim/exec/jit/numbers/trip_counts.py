@@ -8,9 +8,9 @@ have: a loop with another exit may end long after a counter that never meets its
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED, NEGATED
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import BoolOp, Compare, Literal, MulMode, Op
 
 _BITS = 32

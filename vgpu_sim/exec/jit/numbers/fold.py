@@ -6,8 +6,8 @@ conformance tests compare both with the interpreter.
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit import fold_bitwise
-from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.exec.jit.numbers import fold_bitwise
+from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import Compare, DataType, Family, Instruction, MulMode, Op
 
 _TWICE = {

@@ -1,0 +1,1 @@
+"""Value analysis: each SSA value's shape, the lanes read of it, where NaNs become canonical."""

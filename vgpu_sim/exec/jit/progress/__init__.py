@@ -1,0 +1,1 @@
+"""Forward progress: where threads wait for others, and which lane groups may wait as one."""
