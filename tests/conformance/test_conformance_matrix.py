@@ -12,8 +12,8 @@ from interpreted_ptx import compile_verified, kernel, run
 
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import MisalignedFault
-from vgpu_sim.exec.jit.choose import choose
 from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning.choose import choose
 from vgpu_sim.exec.jit.target import dots, llvm
 from vgpu_sim.isa import Module
 

@@ -6,10 +6,11 @@ from both_backends import compare
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import adjacent, chains, rounds
+from vgpu_sim.exec.jit import adjacent
 from vgpu_sim.exec.jit.analysis.analysis import analyse
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
+from vgpu_sim.exec.jit.planning import chains, rounds
 from vgpu_sim.isa import Module, Op
 
 _ROWS, _COLUMNS, _DEPTH = 4, 8, 4  # 64 threads fill 4 rows of 16

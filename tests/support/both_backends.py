@@ -8,8 +8,8 @@ import native_launch
 import numpy as np
 
 from vgpu_sim.exec import interp, jit
-from vgpu_sim.exec.jit import tiers
 from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning import tiers
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Module

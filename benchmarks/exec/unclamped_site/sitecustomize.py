@@ -1,6 +1,6 @@
 """Takes the clamp of addresses out of the code generator (see ``benchmarks.exec.unclamped``)."""
 
-from vgpu_sim.exec.jit.launch import EntryArguments
+from vgpu_sim.exec.jit.values.launch import EntryArguments
 
 
 def _clamp(self: EntryArguments, address: str, shift: str = "0") -> str:

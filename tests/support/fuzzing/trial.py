@@ -15,8 +15,8 @@ from scalar_ptx import text
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import tiers
 from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning import tiers
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module

@@ -13,11 +13,11 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose
 from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.analysis.nans import NanPlan
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
+from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
 from vgpu_sim.isa import (

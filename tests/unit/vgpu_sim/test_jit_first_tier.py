@@ -6,8 +6,8 @@ import pytest
 from interpreted_ptx import compile_verified, kernel
 
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose, forms, tiers
-from vgpu_sim.exec.jit.explain import explain
+from vgpu_sim.exec.jit.planning import choose, forms, tiers
+from vgpu_sim.exec.jit.planning.explain import explain
 from vgpu_sim.isa import Module
 
 BLOCK = (128, 1, 1)

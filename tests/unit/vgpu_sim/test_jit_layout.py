@@ -3,8 +3,9 @@
 from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit import Plan, choose
+from vgpu_sim.exec.jit import Plan
 from vgpu_sim.exec.jit.ir import layout, ssa
+from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate
 
 _GUARD = Guard(Predicate(0))

@@ -6,9 +6,9 @@ import waiting_kernels
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose
 from vgpu_sim.exec.jit.analysis.analysis import analyse
 from vgpu_sim.exec.jit.ir import divergence, ssa
+from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.exec.jit.progress import lockstep, polls, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 

@@ -2,9 +2,9 @@
 
 from interpreted_ptx import compile_verified, kernel
 
-from vgpu_sim.exec.jit import products
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
+from vgpu_sim.exec.jit.planning import products
 from vgpu_sim.isa import DataType, MulMode, Op
 
 _REGISTERS = ".reg .b32 %r<5>; .reg .b64 %o, %w<3>; .reg .pred %p;"

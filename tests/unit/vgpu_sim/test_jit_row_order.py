@@ -9,8 +9,8 @@ from both_backends import Bench
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose, row_order, unrolled
-from vgpu_sim.exec.jit.plan import Block
+from vgpu_sim.exec.jit.planning import choose, row_order, unrolled
+from vgpu_sim.exec.jit.planning.plan import Block
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.isa import Module
 

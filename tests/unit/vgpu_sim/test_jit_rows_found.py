@@ -10,8 +10,8 @@ from ir_flow import NOTHING
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose
 from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning import choose
 
 # out[i] = in[the neighbour to the left on a ring of n]
 _RING = """.version 7.0

@@ -4,8 +4,8 @@ import barrier_kernels
 import pytest
 
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose
 from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.isa import Module

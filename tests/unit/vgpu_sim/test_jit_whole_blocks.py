@@ -6,8 +6,8 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose, unrolled
-from vgpu_sim.exec.jit.plan import Block
+from vgpu_sim.exec.jit.planning import choose, unrolled
+from vgpu_sim.exec.jit.planning.plan import Block
 
 _KERNELS = Path(__file__).parents[3] / "benchmarks/exec/kernels"
 

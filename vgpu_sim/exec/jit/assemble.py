@@ -14,32 +14,26 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from vgpu_sim.exec.jit import (
-    ahead,
-    block_indices,
-    combining,
-    places,
-    row_order,
-    shared_memory,
-    values,
-)
+from vgpu_sim.exec.jit import ahead, block_indices, combining, places, shared_memory
 from vgpu_sim.exec.jit.analysis import nans
 from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
-from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
-from vgpu_sim.exec.jit.launch import THREAD_BLOCK, THREAD_BLOCK_INDEX, EntryArguments
 from vgpu_sim.exec.jit.local_memory import LocalMemory
 from vgpu_sim.exec.jit.memory import Memory
 from vgpu_sim.exec.jit.nodes import Nodes
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
-from vgpu_sim.exec.jit.plan import Plan
+from vgpu_sim.exec.jit.planning import row_order
+from vgpu_sim.exec.jit.planning.plan import Plan
 from vgpu_sim.exec.jit.progress import polls, stops
 from vgpu_sim.exec.jit.regions import Regions
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.strip_order import arrange
 from vgpu_sim.exec.jit.text.masks import FULL, MaskWriter
 from vgpu_sim.exec.jit.text.text import Shared, Text
+from vgpu_sim.exec.jit.values import values
+from vgpu_sim.exec.jit.values.bounds import Bounds
+from vgpu_sim.exec.jit.values.launch import THREAD_BLOCK, THREAD_BLOCK_INDEX, EntryArguments
 from vgpu_sim.isa import Module, has_stack
 
 ENTRY = "entry"

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.launch import CONTEXT_GRID
 from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.values.launch import CONTEXT_GRID
 
 
 def sizes(text: Text) -> list[str]:

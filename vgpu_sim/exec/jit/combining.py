@@ -18,10 +18,10 @@ from typing import Final
 
 from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.launch import CONTEXT_APERTURE_LIMIT
 from vgpu_sim.exec.jit.progress import polls
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.values.launch import CONTEXT_APERTURE_LIMIT
 from vgpu_sim.isa import EFFECTS, Op, Space, Update
 
 TABLE: Final = "%table"

@@ -12,12 +12,13 @@ from typing import Any
 from vgpu_sim import isa
 from vgpu_sim.exec import approximations, cfg
 from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError, PlanError
-from vgpu_sim.exec.jit import assemble, cache, choose, elf, forms, lines, object_check, tiers
+from vgpu_sim.exec.jit import assemble, cache, elf, lines, object_check
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.support import refusals
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.exec.jit.native_code import NativeCode, check_stack
-from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.planning import choose, forms, tiers
+from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.hal import abi
 from vgpu_sim.isa import Function, Module, container, extract, verify

@@ -15,7 +15,7 @@ from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, each_lane
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values import Form, Values
+from vgpu_sim.exec.jit.values.values import Form, Values
 
 LanesRead = dict[tuple[str, ...], list[str]]
 """What lanes have loaded as rows, by the columns that were made of them."""

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from vgpu_sim.exec.jit import turns
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Phi, SsaFunction, Value, results_of, sources_of
-from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.progress import polls
 from vgpu_sim.exec.jit.text.masks import Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values import Form, Values
+from vgpu_sim.exec.jit.values.launch import EntryArguments
+from vgpu_sim.exec.jit.values.values import Form, Values
 
 Blended = dict[Phi, tuple[str, ...]]
 Taken = dict[Value, tuple[str, ...]]

@@ -14,7 +14,6 @@ from vgpu_sim.exec.jit.analysis.outcomes import Comers
 from vgpu_sim.exec.jit.combining import Table
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
 from vgpu_sim.exec.jit.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
-from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.loads import Loads
 from vgpu_sim.exec.jit.local_memory import LocalMemory
 from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
@@ -24,7 +23,8 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.stores import Stores
 from vgpu_sim.exec.jit.text.masks import FULL, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values import FLOATS, Form, Values
+from vgpu_sim.exec.jit.values.launch import EntryArguments
+from vgpu_sim.exec.jit.values.values import FLOATS, Form, Values
 from vgpu_sim.isa import Op, Space
 
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit import object_check
-from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.planning.plan import Block, Plan
 
 # Of a group of lanes; holds for what is compiled and for what is read. A worker reserves that for
 # each of up to 1,024 groups on each of its threads. Until a page is touched that costs addresses

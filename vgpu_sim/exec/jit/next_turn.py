@@ -21,7 +21,7 @@ from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL
-from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import EFFECTS, Op, Space
 
 _MOST_LINES: Final = 64  # of a load

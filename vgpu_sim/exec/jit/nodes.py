@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit import adjacent, chains, next_turn, siblings
+from vgpu_sim.exec.jit import adjacent, next_turn, siblings
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
-from vgpu_sim.exec.jit.launch import EntryArguments
+from vgpu_sim.exec.jit.planning import chains
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.values.launch import EntryArguments
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import EFFECTS, is_visible, reads_memory
 
 

@@ -5,7 +5,6 @@ What lanes share says so (``linear``). A piece is one load of its lanes by a sca
 
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit import linear_text
 from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.numbers.provenance import BOUND_BYTES, Provenance
 from vgpu_sim.exec.jit.pointers import Pointers
@@ -14,7 +13,8 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.shapes.linear import Base, Linear, Shared
 from vgpu_sim.exec.jit.text.masks import MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values import Values
+from vgpu_sim.exec.jit.values import linear_text
+from vgpu_sim.exec.jit.values.values import Values
 
 # More loads than that are no better than a gather.
 _MOST = 4

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from vgpu_sim.exec.jit import trampoline
 from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.analysis.nans import NanPlan
-from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.choices import Choices
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, Phi, SsaFunction, Value
@@ -22,7 +21,8 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL, Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.trampoline import Steps
-from vgpu_sim.exec.jit.values import Form, Held, Values
+from vgpu_sim.exec.jit.values.bounds import Bounds
+from vgpu_sim.exec.jit.values.values import Form, Held, Values
 from vgpu_sim.exec.jit.whole_turns import WholeTurns
 from vgpu_sim.isa import EFFECTS, reads_memory
 

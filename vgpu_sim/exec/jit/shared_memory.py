@@ -12,9 +12,13 @@ from typing import Final
 from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction
-from vgpu_sim.exec.jit.launch import CONTEXT_DYNAMIC_SHARED, THREAD_SHARED_BASE, EntryArguments
 from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.values.launch import (
+    CONTEXT_DYNAMIC_SHARED,
+    THREAD_SHARED_BASE,
+    EntryArguments,
+)
 from vgpu_sim.isa import EFFECTS, Space
 
 _MOST_BYTES: Final = 1 << 24  # more than any block has

@@ -13,7 +13,7 @@ from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values import Form, Values
+from vgpu_sim.exec.jit.values.values import Form, Values
 
 # A scatter costs tens of cycles, however many of its lanes are set.
 _FEW: Final = 2

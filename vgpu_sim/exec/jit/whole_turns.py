@@ -10,7 +10,6 @@ there. If lanes leave all at once, nobody runs the masked one.
 from dataclasses import dataclass, field
 from typing import Final
 
-from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi
 from vgpu_sim.exec.jit.loops import Blended, Entered, Loops, Reserved, Taken
@@ -18,7 +17,8 @@ from vgpu_sim.exec.jit.numbers.trip_counts import most_trips
 from vgpu_sim.exec.jit.progress import polls
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values import Form, Values
+from vgpu_sim.exec.jit.values.bounds import Bounds
+from vgpu_sim.exec.jit.values.values import Form, Values
 from vgpu_sim.isa import EFFECTS, Family
 
 # Up to so many nodes a loop is written once more.

@@ -12,7 +12,7 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import DataType, Op, Order, Scope, Update
 from vgpu_sim.isa.families.atomic import is_pair
 

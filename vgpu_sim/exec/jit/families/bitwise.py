@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit.byte_permutation import constant_permutation, permutation
+from vgpu_sim.exec.jit.arithmetic.byte_permutation import constant_permutation, permutation
+from vgpu_sim.exec.jit.arithmetic.logic_tables import any_logic, known_logic
+from vgpu_sim.exec.jit.arithmetic.words import Words
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.logic_tables import any_logic, known_logic
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import integer
-from vgpu_sim.exec.jit.values import Form
-from vgpu_sim.exec.jit.words import Words
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import Instruction, Literal, Op
 
 _Write = Callable[[Words, Instruction, list[str]], str]

@@ -3,16 +3,23 @@
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import reads_number
-from vgpu_sim.exec.jit.directed import directed
+from vgpu_sim.exec.jit.arithmetic.directed import directed
+from vgpu_sim.exec.jit.arithmetic.floats import (
+    DIRECTED,
+    NATIVE,
+    flush,
+    operand_type,
+    relu,
+    saturate,
+)
+from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
+from vgpu_sim.exec.jit.arithmetic.tiny_floats import LAYOUTS, TinyFloats
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.floats import DIRECTED, NATIVE, flush, operand_type, relu, saturate
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.numbers import fold
-from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, constant, integer
-from vgpu_sim.exec.jit.tiny_floats import LAYOUTS, TinyFloats
-from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 from vgpu_sim.isa.spec import MINIFLOATS
 

@@ -4,14 +4,14 @@ import re
 from typing import Final
 
 from vgpu_sim.exec.errors import CodeGenerationError
-from vgpu_sim.exec.jit import quotients
+from vgpu_sim.exec.jit.arithmetic import quotients
+from vgpu_sim.exec.jit.arithmetic.words import Words
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values import Form
-from vgpu_sim.exec.jit.words import Words
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import Instruction, Literal, MulMode, Op
 
 _DIRECT = {

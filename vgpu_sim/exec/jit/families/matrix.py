@@ -10,10 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec.jit import matrix_loads
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.launch import THREAD_COLLECT
-from vgpu_sim.exec.jit.multiply import (
+from vgpu_sim.exec.jit.arithmetic.multiply import (
     LANES,
     VECTOR_BYTES,
     Halves,
@@ -23,9 +20,12 @@ from vgpu_sim.exec.jit.multiply import (
     prepare_left,
     prepare_right,
 )
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.exec.jit.warp_registers import (
     SHUFFLE,
     define,

@@ -5,7 +5,9 @@ from typing import Final
 
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.launch import (
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_DYNAMIC_SHARED,
     CONTEXT_GRID,
     CONTEXT_GRID_ID,
@@ -13,9 +15,7 @@ from vgpu_sim.exec.jit.launch import (
     CONTEXT_TIMER_NS,
     CONTEXT_TIMER_SCALE,
 )
-from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import Op, SpecialRegister
 
 

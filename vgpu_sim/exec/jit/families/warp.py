@@ -8,22 +8,22 @@ one mask.
 from collections.abc import Callable
 from typing import Final
 
+from vgpu_sim.exec.jit.arithmetic.warp_results import Gathered, Result, results
+from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.launch import (
-    THREAD_COLLECT,
-    THREAD_STATUS,
-    THREAD_TRAP_WORD,
-    WRONG_MEMBERS,
-)
 from vgpu_sim.exec.jit.numbers import set_bits
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import integer
-from vgpu_sim.exec.jit.values import Form
-from vgpu_sim.exec.jit.warp_results import Gathered, Result, results
-from vgpu_sim.exec.jit.warps import LANES, WarpText, wide
+from vgpu_sim.exec.jit.values.launch import (
+    THREAD_COLLECT,
+    THREAD_STATUS,
+    THREAD_TRAP_WORD,
+    WRONG_MEMBERS,
+)
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Literal, MatchMode, Op, Reduction

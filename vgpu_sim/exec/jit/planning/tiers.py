@@ -9,9 +9,9 @@ by another. What must not be is a plan of lanes that are alone where others have
 (ACTIVEMASK).
 """
 
-from vgpu_sim.exec.jit import choose
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
-from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.planning import choose
+from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 

@@ -20,12 +20,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import chains, row_order, unrolled
-from vgpu_sim.exec.jit.amounts import amount
 from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.live_vectors import LiveVectors, constants
-from vgpu_sim.exec.jit.plan import Block, Plan, check_block
+from vgpu_sim.exec.jit.planning import chains, row_order, unrolled
+from vgpu_sim.exec.jit.planning.amounts import amount
+from vgpu_sim.exec.jit.planning.live_vectors import LiveVectors, constants
+from vgpu_sim.exec.jit.planning.plan import Block, Plan, check_block
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes import geometry as geometries
 from vgpu_sim.exec.jit.shapes.geometry import Padding

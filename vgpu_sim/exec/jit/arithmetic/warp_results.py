@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
+from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
 from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.warps import LANES, WarpText, wide
 from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode
 from vgpu_sim.isa.types import VoteMode
 

@@ -1,7 +1,7 @@
 """Float values as LLVM operations: how they are held, flushing, clamping to [0, 1]."""
 
-from vgpu_sim.exec.jit import fixups
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY
+from vgpu_sim.exec.jit.arithmetic import fixups
 from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.isa import DataType, Rounding
 

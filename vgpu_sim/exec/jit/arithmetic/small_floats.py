@@ -8,8 +8,8 @@ FMA and correctly rounded sums", 2008).
 from collections.abc import Sequence
 from typing import Final
 
-from vgpu_sim.exec.jit.directed import directed
-from vgpu_sim.exec.jit.floats import DIRECTED
+from vgpu_sim.exec.jit.arithmetic.directed import directed
+from vgpu_sim.exec.jit.arithmetic.floats import DIRECTED
 from vgpu_sim.exec.jit.text.text import BITS, Text, integer
 from vgpu_sim.isa import DataType, Rounding
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit import choose, forms, row_order, tiers
 from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.planning import choose, forms, row_order, tiers
+from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import polls, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.target import dots

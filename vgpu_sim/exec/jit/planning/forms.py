@@ -1,8 +1,8 @@
 """The form of a kernel that plans are chosen for and code is made of."""
 
-from vgpu_sim.exec.jit import products, rounds, unrolled
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
-from vgpu_sim.exec.jit.plan import Block
+from vgpu_sim.exec.jit.planning import products, rounds, unrolled
+from vgpu_sim.exec.jit.planning.plan import Block
 from vgpu_sim.isa import Function
 
 

@@ -6,7 +6,7 @@ is more than an ulp. 64 bits take two steps that never exceed the quotient, and 
 None of this depends on the rounding mode, and no conversion is ever out of its integer's range.
 """
 
-from vgpu_sim.exec.jit.words import Words
+from vgpu_sim.exec.jit.arithmetic.words import Words
 
 _FORMATS = {16: "float", 32: "double", 64: "double"}
 _BELOW_ONE = "0x3FEFFFFFFFFFFFF0"  # 1 - 2^-49: twice what four roundings can add

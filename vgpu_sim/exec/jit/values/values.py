@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from vgpu_sim.exec.jit import fixups
 from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, NanPlan
+from vgpu_sim.exec.jit.arithmetic import fixups
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,

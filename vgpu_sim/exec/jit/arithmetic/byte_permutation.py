@@ -1,7 +1,7 @@
 """PRMT: bytes of two words in any order. One shuffle of bytes where the order is known."""
 
+from vgpu_sim.exec.jit.arithmetic.words import Words
 from vgpu_sim.exec.jit.numbers.byte_choices import choices
-from vgpu_sim.exec.jit.words import Words
 from vgpu_sim.isa import Permute
 
 

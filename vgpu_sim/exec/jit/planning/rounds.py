@@ -7,7 +7,6 @@ words and plain loads is copied, and how often a round runs stays what it was.
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import chains
 from vgpu_sim.exec.jit.analysis.transfer import operand_widths
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
@@ -21,6 +20,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     sources_of,
 )
 from vgpu_sim.exec.jit.numbers import fold
+from vgpu_sim.exec.jit.planning import chains
 from vgpu_sim.isa import Literal, is_visible
 
 _SUMS = 24  # more than that are kept in no CPU's registers, beside their factors

@@ -7,7 +7,7 @@ where it is one, the result is one function of the other two, else another.
 from collections.abc import Sequence
 from functools import partial
 
-from vgpu_sim.exec.jit.words import Words
+from vgpu_sim.exec.jit.arithmetic.words import Words
 
 _ALL, _X, _Y = 0b1111, 0b1100, 0b1010  # tables of two operands: bit 2x + y
 _ROWS = ((4, 5, 6, 7), (2, 3, 6, 7), (1, 3, 5, 7))  # where the pivot a, b or c is one
