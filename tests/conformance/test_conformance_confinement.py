@@ -23,7 +23,7 @@ from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import shared_memory
+from vgpu_sim.exec.jit.memory import shared_memory
 from vgpu_sim.exec.jit.numbers import provenance
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.exec.jit.values.launch import MISALIGNED_OFFSET_BYTES

@@ -6,10 +6,10 @@ from both_backends import compare
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import adjacent
 from vgpu_sim.exec.jit.analysis.analysis import analyse
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
+from vgpu_sim.exec.jit.memory import adjacent
 from vgpu_sim.exec.jit.planning import chains, rounds
 from vgpu_sim.isa import Module, Op
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from vgpu_sim.exec.jit import wraps
+from vgpu_sim.exec.jit.memory import wraps
 from vgpu_sim.isa import DataType, Literal
 
 _LANES = 4

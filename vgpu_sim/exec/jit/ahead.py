@@ -13,11 +13,11 @@ its first turns.
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit import rows
-from vgpu_sim.exec.jit.access import Access, Where
-from vgpu_sim.exec.jit.emitter import Emitter
+from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value, results_of
+from vgpu_sim.exec.jit.memory import rows
+from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.numbers.trip_counts import step_of
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import FULL

@@ -14,13 +14,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from vgpu_sim.exec.jit import ahead, block_indices, combining, places, shared_memory
+from vgpu_sim.exec.jit import ahead, block_indices
 from vgpu_sim.exec.jit.analysis import nans
 from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
-from vgpu_sim.exec.jit.emitter import Emitter, Specials
+from vgpu_sim.exec.jit.emission import places
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
-from vgpu_sim.exec.jit.local_memory import LocalMemory
-from vgpu_sim.exec.jit.memory import Memory
+from vgpu_sim.exec.jit.memory import combining, shared_memory
+from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
+from vgpu_sim.exec.jit.memory.memory import Memory
 from vgpu_sim.exec.jit.nodes import Nodes
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.planning import row_order

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from vgpu_sim.exec.jit import ahead, rows, wraps
-from vgpu_sim.exec.jit.access import Access, Where
-from vgpu_sim.exec.jit.emitter import Emitter
+from vgpu_sim.exec.jit import ahead
+from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value
+from vgpu_sim.exec.jit.memory import rows, wraps
+from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL
 from vgpu_sim.exec.jit.values.values import Form

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit import adjacent, next_turn, siblings
-from vgpu_sim.exec.jit.emitter import Emitter
+from vgpu_sim.exec.jit import next_turn
+from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
+from vgpu_sim.exec.jit.memory import adjacent, siblings
 from vgpu_sim.exec.jit.planning import chains
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.launch import EntryArguments

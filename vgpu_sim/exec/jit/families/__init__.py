@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit.emitter import Lowering
+from vgpu_sim.exec.jit.emission.emitter import Lowering
 from vgpu_sim.exec.jit.families import (
     atomic,
     bitwise,

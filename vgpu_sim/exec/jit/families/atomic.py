@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit import shared_memory, updates
-from vgpu_sim.exec.jit.access import Access, Where
-from vgpu_sim.exec.jit.combining import Table, is_sum
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.memory import shared_memory, updates
+from vgpu_sim.exec.jit.memory.access import Access, Where
+from vgpu_sim.exec.jit.memory.combining import Table, is_sum
+from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
 from vgpu_sim.exec.jit.text.masks import Mask

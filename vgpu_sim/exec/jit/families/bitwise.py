@@ -6,7 +6,7 @@ from typing import Final
 from vgpu_sim.exec.jit.arithmetic.byte_permutation import constant_permutation, permutation
 from vgpu_sim.exec.jit.arithmetic.logic_tables import any_logic, known_logic
 from vgpu_sim.exec.jit.arithmetic.words import Words
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask

@@ -6,7 +6,7 @@ from vgpu_sim.exec.jit.analysis import outcomes
 from vgpu_sim.exec.jit.analysis.nans import reads_number
 from vgpu_sim.exec.jit.arithmetic.floats import flush, operand_type
 from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer

@@ -14,7 +14,7 @@ from vgpu_sim.exec.jit.arithmetic.floats import (
 )
 from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
 from vgpu_sim.exec.jit.arithmetic.tiny_floats import LAYOUTS, TinyFloats
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask

@@ -25,7 +25,7 @@ from vgpu_sim.exec.jit.arithmetic.floats import (
     saturate,
 )
 from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text, integer

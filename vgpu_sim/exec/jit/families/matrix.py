@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.exec.jit import matrix_loads
 from vgpu_sim.exec.jit.arithmetic.multiply import (
     LANES,
     VECTOR_BYTES,
@@ -20,13 +19,9 @@ from vgpu_sim.exec.jit.arithmetic.multiply import (
     prepare_left,
     prepare_right,
 )
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
-from vgpu_sim.exec.jit.values.values import Form
-from vgpu_sim.exec.jit.warp_registers import (
+from vgpu_sim.exec.jit.emission import matrix_loads
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.warp_registers import (
     SHUFFLE,
     define,
     define_alone,
@@ -37,6 +32,11 @@ from vgpu_sim.exec.jit.warp_registers import (
     shuffled,
     strips_of,
 )
+from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
+from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
+from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Op
 from vgpu_sim.isa.rules import matrix_registers

@@ -10,7 +10,7 @@ from typing import Final
 
 from vgpu_sim.exec.jit.arithmetic.warp_results import Gathered, Result, results
 from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
-from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.numbers import set_bits
 from vgpu_sim.exec.jit.progress import stops

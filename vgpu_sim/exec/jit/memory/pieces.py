@@ -5,9 +5,9 @@ What lanes share says so (``linear``). A piece is one load of its lanes by a sca
 
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit.access import Access, Where
+from vgpu_sim.exec.jit.memory.access import Access, Where
+from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.numbers.provenance import BOUND_BYTES, Provenance
-from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.shapes import linear_algebra
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.shapes.linear import Base, Linear, Shared

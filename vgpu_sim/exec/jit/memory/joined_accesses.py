@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit import permuted_rows, rows
-from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.permuted_rows import Placed
-from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.memory import permuted_rows, rows
+from vgpu_sim.exec.jit.memory.access import Access, Where
+from vgpu_sim.exec.jit.memory.permuted_rows import Placed
+from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.geometry import Rows
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.text import Text

@@ -7,11 +7,11 @@ clamped at an edge are those of neighbours nearly always, and one row costs a te
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import lane_rows, neighbours, pieces, rows, siblings, wraps
-from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.analysis.outcomes import Comers
+from vgpu_sim.exec.jit.memory import lane_rows, neighbours, pieces, rows, siblings, wraps
+from vgpu_sim.exec.jit.memory.access import Access
+from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
-from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, each_lane
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit import edges
 from vgpu_sim.exec.jit.analysis.nans import NanPlan, is_arithmetic
 from vgpu_sim.exec.jit.analysis.transfer import operand_widths
 from vgpu_sim.exec.jit.analysis.wanted import Wanted
+from vgpu_sim.exec.jit.emission import edges
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value, used_values
-from vgpu_sim.exec.jit.memory import Memory
+from vgpu_sim.exec.jit.memory.memory import Memory
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter

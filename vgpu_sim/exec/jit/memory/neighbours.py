@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape, Vector
 from vgpu_sim.exec.jit.text.text import Text, integer
 

@@ -6,7 +6,7 @@ from typing import Final
 from vgpu_sim.exec.jit.analysis.nans import reads_number
 from vgpu_sim.exec.jit.arithmetic.multiply import LANES
 from vgpu_sim.exec.jit.arithmetic.warps import WarpText
-from vgpu_sim.exec.jit.emitter import Emitter
+from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.ir.ssa import Source, Value
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import BITS, Text

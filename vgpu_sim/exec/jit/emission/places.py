@@ -1,6 +1,6 @@
 """Where a group's lanes are in their block, as LLVM text: thread indices, and who is no thread."""
 
-from vgpu_sim.exec.jit.emitter import Specials
+from vgpu_sim.exec.jit.emission.emitter import Specials
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.text import Text

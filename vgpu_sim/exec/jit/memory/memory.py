@@ -7,20 +7,20 @@ Where an access goes, and that it goes nowhere else, is ``pointers``' part, loca
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import adjacent, rows, siblings, streams
-from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.analysis.outcomes import Comers
-from vgpu_sim.exec.jit.combining import Table
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
-from vgpu_sim.exec.jit.loads import Loads
-from vgpu_sim.exec.jit.local_memory import LocalMemory
+from vgpu_sim.exec.jit.memory import adjacent, rows, siblings, streams
+from vgpu_sim.exec.jit.memory.access import Access, Where
+from vgpu_sim.exec.jit.memory.combining import Table
+from vgpu_sim.exec.jit.memory.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
+from vgpu_sim.exec.jit.memory.loads import Loads
+from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
+from vgpu_sim.exec.jit.memory.pointers import Pointers
+from vgpu_sim.exec.jit.memory.stores import Stores
 from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
 from vgpu_sim.exec.jit.numbers.provenance import WINDOW, Provenance
-from vgpu_sim.exec.jit.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
-from vgpu_sim.exec.jit.stores import Stores
 from vgpu_sim.exec.jit.text.masks import FULL, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text, integer
 from vgpu_sim.exec.jit.values.launch import EntryArguments

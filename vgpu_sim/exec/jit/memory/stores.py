@@ -5,11 +5,11 @@ Where a store goes is ``pointers``' part, as of loads.
 
 from typing import Final
 
-from vgpu_sim.exec.jit import lane_rows, masked_stores, rows
-from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.analysis.outcomes import Comers
 from vgpu_sim.exec.jit.ir.ssa import Value
-from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.memory import lane_rows, masked_stores, rows
+from vgpu_sim.exec.jit.memory.access import Access
+from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.text import Text

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
+from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.shapes.lane_shapes import PerStrip, Vector, scalar_of, signed
 from vgpu_sim.exec.jit.text.text import Text, constant, integer

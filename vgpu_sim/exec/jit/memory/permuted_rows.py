@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.exec.jit import masked_stores
+from vgpu_sim.exec.jit.memory import masked_stores
 from vgpu_sim.exec.jit.text.text import Text
 
 # A gather or scatter costs several rows and their permutations.

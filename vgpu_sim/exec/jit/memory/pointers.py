@@ -10,8 +10,8 @@ What shared memory's addresses are is ``shared_memory``'s part. A generic addres
 becomes the pointers of both, of which its value chooses one.
 """
 
-from vgpu_sim.exec.jit import shared_memory
-from vgpu_sim.exec.jit.access import Access, Where
+from vgpu_sim.exec.jit.memory import shared_memory
+from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.text import Text
 from vgpu_sim.exec.jit.values.launch import EntryArguments

@@ -1,0 +1,1 @@
+"""What families write with: text, values, masks, memory and thread indices of one version."""
