@@ -9,7 +9,7 @@ import cache_kills
 import pytest
 
 from vgpu_sim.exec import own_files
-from vgpu_sim.exec.jit import cache
+from vgpu_sim.exec.jit.objects import cache
 
 
 def test_killed_processes_leave_no_wrong_entry(tmp_path: Path) -> None:

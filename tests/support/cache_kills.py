@@ -16,8 +16,8 @@ from random import Random
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import cache
-from vgpu_sim.exec.jit.compiler import content_key
+from vgpu_sim.exec.jit.objects import cache
+from vgpu_sim.exec.jit.objects.compiler import content_key
 from vgpu_sim.gpud.limits.caches import CacheOwner, OwnerCaches
 from vgpu_sim.isa import Module, container
 from vgpu_sim.worker.container_cache import ContainerCache

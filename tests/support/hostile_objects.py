@@ -4,10 +4,11 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from vgpu_sim.exec.jit import Plan, cache
-from vgpu_sim.exec.jit.assemble import ENTRY
-from vgpu_sim.exec.jit.compiler import content_key
-from vgpu_sim.exec.jit.native_code import NativeCode
+from vgpu_sim.exec.jit import Plan
+from vgpu_sim.exec.jit.control.assemble import ENTRY
+from vgpu_sim.exec.jit.objects import cache
+from vgpu_sim.exec.jit.objects.compiler import content_key
+from vgpu_sim.exec.jit.objects.native_code import NativeCode
 from vgpu_sim.worker.warm_up import KERNEL, warm_up_module
 
 WARM_UP_BLOCK = (32, 1, 1)

@@ -12,9 +12,9 @@ from interpreted_ptx import compile_verified, kernel
 
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError
-from vgpu_sim.exec.jit import cache, compiler, native_code
-from vgpu_sim.exec.jit.assemble import ENTRY, Assembler
-from vgpu_sim.exec.jit.compiler import SIMPLEST, content_key
+from vgpu_sim.exec.jit.control.assemble import ENTRY, Assembler
+from vgpu_sim.exec.jit.objects import cache, compiler, native_code
+from vgpu_sim.exec.jit.objects.compiler import SIMPLEST, content_key
 from vgpu_sim.hal.ports import NativeEntry
 from vgpu_sim.isa import container
 from vgpu_sim.worker.backends.jit import JitBackend

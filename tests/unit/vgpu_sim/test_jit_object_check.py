@@ -8,9 +8,9 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import cache
-from vgpu_sim.exec.jit.compiler import content_key
-from vgpu_sim.exec.jit.object_check import check
+from vgpu_sim.exec.jit.objects import cache
+from vgpu_sim.exec.jit.objects.compiler import content_key
+from vgpu_sim.exec.jit.objects.object_check import check
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"
 _BLOCK = (256, 1, 1)

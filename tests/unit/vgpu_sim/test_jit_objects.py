@@ -10,10 +10,10 @@ import pytest
 from vgpu_sim import isa
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import compiler
-from vgpu_sim.exec.jit.assemble import Assembler
-from vgpu_sim.exec.jit.compiler import content_key
-from vgpu_sim.exec.jit.lines import WordTable
+from vgpu_sim.exec.jit.control.assemble import Assembler
+from vgpu_sim.exec.jit.objects import compiler
+from vgpu_sim.exec.jit.objects.compiler import content_key
+from vgpu_sim.exec.jit.objects.lines import WordTable
 from vgpu_sim.isa import (
     DataType,
     Function,
@@ -98,6 +98,18 @@ def test_the_key_knows_the_generator_and_the_definitions_it_asks(
         (tmp_path / "families" / "memory.py").write_text(text)
         keys.add(compiler._generator.__wrapped__())
     assert len(keys) == 3
+
+
+def test_the_key_knows_every_room_of_the_generator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "__file__", str(tmp_path / "objects" / "compiler.py"))
+    keys = {compiler._generator.__wrapped__()}
+    for room in ("objects", "memory", "families"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").touch()
+        keys.add(compiler._generator.__wrapped__())
+    assert len(keys) == 4
 
 
 def test_every_load_and_store_is_found_from_some_pc() -> None:

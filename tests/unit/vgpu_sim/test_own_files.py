@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.exec import own_files
-from vgpu_sim.exec.jit import cache
+from vgpu_sim.exec.jit.objects import cache
 from vgpu_sim.worker.container_cache import ContainerCache
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")

@@ -26,9 +26,9 @@ from vgpu_sim.exec.errors import (
     PlanError,
     UnsupportedError,
 )
-from vgpu_sim.exec.jit.compiler import Compiler, Loaded
 from vgpu_sim.exec.jit.ir.support import refusals
-from vgpu_sim.exec.jit.native_code import NativeCode
+from vgpu_sim.exec.jit.objects.compiler import Compiler, Loaded
+from vgpu_sim.exec.jit.objects.native_code import NativeCode
 from vgpu_sim.exec.jit.planning.choose import legal_plans
 from vgpu_sim.exec.jit.planning.explain import explain
 from vgpu_sim.exec.jit.planning.plan import Plan

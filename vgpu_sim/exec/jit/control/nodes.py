@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit import next_turn
+from vgpu_sim.exec.jit.control import next_turn
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of

@@ -14,23 +14,23 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from vgpu_sim.exec.jit import ahead, block_indices
 from vgpu_sim.exec.jit.analysis import nans
 from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
+from vgpu_sim.exec.jit.control import ahead, block_indices
+from vgpu_sim.exec.jit.control.nodes import Nodes
+from vgpu_sim.exec.jit.control.regions import Regions
+from vgpu_sim.exec.jit.control.strip_order import arrange
 from vgpu_sim.exec.jit.emission import places
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.memory import combining, shared_memory
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
 from vgpu_sim.exec.jit.memory.memory import Memory
-from vgpu_sim.exec.jit.nodes import Nodes
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.planning import row_order
 from vgpu_sim.exec.jit.planning.plan import Plan
 from vgpu_sim.exec.jit.progress import polls, stops
-from vgpu_sim.exec.jit.regions import Regions
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
-from vgpu_sim.exec.jit.strip_order import arrange
 from vgpu_sim.exec.jit.text.masks import FULL, MaskWriter
 from vgpu_sim.exec.jit.text.text import Shared, Text
 from vgpu_sim.exec.jit.values import values

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vgpu_sim.exec.jit import turns
+from vgpu_sim.exec.jit.control import turns
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Phi, SsaFunction, Value, results_of, sources_of
 from vgpu_sim.exec.jit.progress import polls

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from vgpu_sim.exec.jit import ahead
+from vgpu_sim.exec.jit.control import ahead
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value

@@ -12,11 +12,12 @@ from typing import Any
 from vgpu_sim import isa
 from vgpu_sim.exec import approximations, cfg
 from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError, PlanError
-from vgpu_sim.exec.jit import assemble, cache, elf, lines, object_check
+from vgpu_sim.exec.jit.control import assemble
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.support import refusals
-from vgpu_sim.exec.jit.lines import WordTable
-from vgpu_sim.exec.jit.native_code import NativeCode, check_stack
+from vgpu_sim.exec.jit.objects import cache, elf, lines, object_check
+from vgpu_sim.exec.jit.objects.lines import WordTable
+from vgpu_sim.exec.jit.objects.native_code import NativeCode, check_stack
 from vgpu_sim.exec.jit.planning import choose, forms, tiers
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import stops
@@ -378,7 +379,7 @@ def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
 def _generator() -> str:
     """Return a digest of the generator and of the definitions that it asks."""
     digest = hashlib.sha256()
-    packages = [Path(__file__).parent, *map(Path, isa.__path__)]
+    packages = [Path(__file__).parents[1], *map(Path, isa.__path__)]  # all rooms of the JIT
     sources = [source for package in packages for source in package.rglob("*.py")]
     shared = [Path(module.__file__ or "") for module in (approximations, cfg, abi)]
     for source in sorted([*sources, *shared]):

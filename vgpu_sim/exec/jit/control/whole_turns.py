@@ -10,9 +10,9 @@ there. If lanes leave all at once, nobody runs the masked one.
 from dataclasses import dataclass, field
 from typing import Final
 
+from vgpu_sim.exec.jit.control.loops import Blended, Entered, Loops, Reserved, Taken
 from vgpu_sim.exec.jit.ir.layout import Level
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi
-from vgpu_sim.exec.jit.loops import Blended, Entered, Loops, Reserved, Taken
 from vgpu_sim.exec.jit.numbers.trip_counts import most_trips
 from vgpu_sim.exec.jit.progress import polls
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from vgpu_sim.exec.errors import PlanError
-from vgpu_sim.exec.jit import object_check
+from vgpu_sim.exec.jit.objects import object_check
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 
 # Of a group of lanes; holds for what is compiled and for what is read. A worker reserves that for

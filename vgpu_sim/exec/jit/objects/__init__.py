@@ -1,0 +1,1 @@
+"""Compile kernels to objects, check and keep objects, load them, find words by their addresses."""
