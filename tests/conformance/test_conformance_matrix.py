@@ -14,7 +14,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import MisalignedFault
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning.choose import choose
-from vgpu_sim.exec.jit.target import dots, llvm
+from vgpu_sim.exec.jit.target import dot_products, llvm
 from vgpu_sim.isa import Module
 
 pytestmark = pytest.mark.timeout(600)
@@ -196,8 +196,8 @@ def test_matrices_go_through_shared_memory(trans: str) -> None:
 @pytest.fixture
 def _without_dots(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Code for a CPU without instructions for dot products."""
-    monkeypatch.setattr(dots, "native_pairs", lambda: False)
-    monkeypatch.setattr(dots, "native_bytes", lambda: False)
+    monkeypatch.setattr(dot_products, "native_pairs", lambda: False)
+    monkeypatch.setattr(dot_products, "native_bytes", lambda: False)
     both_backends._loaded.cache_clear()
     yield
     both_backends._loaded.cache_clear()

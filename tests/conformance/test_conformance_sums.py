@@ -6,11 +6,11 @@ from both_backends import compare
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.analysis.analysis import analyse
+from vgpu_sim.exec.jit.analysis.value_shapes import analyse
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.memory import adjacent
-from vgpu_sim.exec.jit.planning import chains, rounds
+from vgpu_sim.exec.jit.memory import adjacent_loads
+from vgpu_sim.exec.jit.planning import joined_rounds, sum_chains
 from vgpu_sim.isa import Module, Op
 
 _ROWS, _COLUMNS, _DEPTH = 4, 8, 4  # 64 threads fill 4 rows of 16
@@ -78,23 +78,23 @@ def test_products_of_more_sums_than_registers(body: str) -> None:
 def test_rounds_of_known_loops_stand_in_one_block() -> None:
     form = ssa.build(_kernel(_LOOP).functions[0])
     before = sum(_steps(form, block) for block in form.blocks)
-    rounds.join(form)
+    joined_rounds.join(form)
     assert (before, max(_steps(form, b) for b in form.blocks)) == (32, 32 * _DEPTH)
 
 
 def test_rounds_that_are_not_known_stay() -> None:
     form = ssa.build(_kernel(_LOOP.replace(f"%k, {_DEPTH};", "%k, %y;")).functions[0])
-    rounds.join(form)
+    joined_rounds.join(form)
     assert max(_steps(form, block) for block in form.blocks) == 32
 
 
 def test_sums_go_to_their_ends_a_registerful_at_a_time() -> None:
     form = ssa.build(_kernel(_LOOP).functions[0])
-    rounds.join(form)
+    joined_rounds.join(form)
     analysis = analyse(form, jit.Plan(16, 2).geometry(_BLOCK), assume_guards=True)
     block = max(form.blocks, key=lambda index: _steps(form, index))
     nodes = form.blocks[block].nodes
-    ordered = chains.ordered(analysis, nodes, 32)
+    ordered = sum_chains.ordered(analysis, nodes, 32)
     assert ordered is not None
     assert set(ordered) == set(nodes)
     assert len(ordered) == len(nodes)
@@ -117,7 +117,7 @@ def test_words_of_a_row_are_read_together(between: str, together: list[int]) -> 
     form = ssa.build(_kernel(body).functions[0])
     analysis = analyse(form, jit.Plan(16, 1).geometry(_BLOCK), assume_guards=True)
     block = max(form.blocks, key=lambda index: _steps(form, index))
-    found = adjacent.groups(analysis, block, form.blocks[block].nodes)
+    found = adjacent_loads.groups(analysis, block, form.blocks[block].nodes)
     assert [len(loads) for loads in found.values()] == together
 
 

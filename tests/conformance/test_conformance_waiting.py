@@ -11,7 +11,7 @@ from both_backends import compare
 
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.progress import polls
+from vgpu_sim.exec.jit.progress import polling_loops
 from vgpu_sim.isa import Module
 
 # Whoever waits in vain waits for ever: then the whole run ends here, and says where.
@@ -192,7 +192,7 @@ def test_a_lock_that_is_given_back_in_the_same_turn(grid: int, block: int) -> No
 @pytest.mark.parametrize(("grid", "block"), [(1, 32), (4, 64)])
 def test_updates_by_compare_and_swap_stay_in_wide_groups(grid: int, block: int) -> None:
     module, shape, threads = waiting_kernels.swaps(), (block, 1, 1), grid * block
-    assert polls.polling(ssa.build(module.functions[0])) == frozenset()
+    assert polling_loops.polling(ssa.build(module.functions[0])) == frozenset()
     assert max(spans(module, shape)) == block
     buffers = [words(1), words(threads)]
     found = compare(module, buffers, (grid, 1, 1), shape, plans(module, shape), agreed=(0,))

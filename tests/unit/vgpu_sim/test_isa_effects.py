@@ -4,7 +4,7 @@ import pytest
 
 from vgpu_sim.compiler.liveness import intervals
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.isa import (

@@ -13,8 +13,8 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.analysis.nans import NanPlan
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.planning import choose

@@ -7,7 +7,7 @@ import matrix_oracle as oracle
 import numpy as np
 import pytest
 
-from vgpu_sim.exec.jit.target import dots
+from vgpu_sim.exec.jit.target import dot_products
 
 Step = Callable[[float, float, float], float]
 
@@ -51,8 +51,8 @@ def _computed(
 
 
 def _passes(monkeypatch: pytest.MonkeyPatch, computed: Callable[..., list[int]]) -> bool:
-    monkeypatch.setattr(dots, "computed", computed)
-    return dots._pairs_are_right.__wrapped__()
+    monkeypatch.setattr(dot_products, "computed", computed)
+    return dot_products._pairs_are_right.__wrapped__()
 
 
 def test_the_definition_passes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,17 +70,19 @@ def test_others_do_not(step: Step, second_first: bool, monkeypatch: pytest.Monke
 
 
 def test_the_instruction_is_used_where_it_is_right() -> None:
-    if not dots._has("avx512bf16"):
+    if not dot_products._has("avx512bf16"):
         pytest.skip("this CPU has no AVX512_BF16")
-    assert dots.native_pairs()
+    assert dot_products.native_pairs()
     dice = np.random.default_rng(4)
     patterns = dice.integers(0, 1 << 32, (64 * 16, 3), np.uint32)
     patterns[::2] &= np.uint32(0x80FF_81FF)  # about the least numbers
     operands = [tuple(row) for row in patterns.tolist()]
-    want, have = _computed(oracle._paired, operands), dots.computed(operands)
-    assert [0 if dots.is_nan(n) else n for n in have] == [0 if dots.is_nan(n) else n for n in want]
+    want, have = _computed(oracle._paired, operands), dot_products.computed(operands)
+    assert [0 if dot_products.is_nan(n) else n for n in have] == [
+        0 if dot_products.is_nan(n) else n for n in want
+    ]
 
 
 def test_a_wrong_instruction_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dots, "_pairs_are_right", lambda: False)
-    assert not dots.native_pairs()
+    monkeypatch.setattr(dot_products, "_pairs_are_right", lambda: False)
+    assert not dot_products.native_pairs()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_sim.exec.jit.text.text import Shared, Text
+from vgpu_sim.exec.jit.text.writer import Shared, Text
 
 _READ = "load i32, ptr %p, align 1"
 _GATHER = "call <4 x i32> @llvm.masked.gather.v4i32.v4p0(<4 x ptr> %p)"

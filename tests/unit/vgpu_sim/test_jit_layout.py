@@ -4,15 +4,15 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit import Plan
-from vgpu_sim.exec.jit.ir import layout, ssa
+from vgpu_sim.exec.jit.ir import block_order, ssa
 from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate
 
 _GUARD = Guard(Predicate(0))
 
 
-def _level(*code: Instruction) -> layout.Level:
-    return layout.build(cfg.build(Function("f", (), 0, (), 1, code, (0,) * len(code))))
+def _level(*code: Instruction) -> block_order.Level:
+    return block_order.build(cfg.build(Function("f", (), 0, (), 1, code, (0,) * len(code))))
 
 
 def _to(target: int) -> Instruction:
@@ -35,7 +35,7 @@ def test_not_all_come_where_some_end() -> None:
 
 def test_not_all_come_where_some_begin_the_next_iteration() -> None:
     level = _level(Instruction(Op.NOP), _to(3), _to(1), Instruction(Op.NOP), _to(1))
-    (loop,) = [unit for unit in level.units if isinstance(unit, layout.Level)]
+    (loop,) = [unit for unit in level.units if isinstance(unit, block_order.Level)]
     assert loop.header == 1
     assert not loop.all_come(1, 3)
 

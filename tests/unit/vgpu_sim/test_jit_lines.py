@@ -2,7 +2,7 @@
 
 import pytest
 
-from vgpu_sim.exec.jit.objects.lines import WordTable
+from vgpu_sim.exec.jit.objects.word_table import WordTable
 
 # Offset 0 and 4 have no row of their own; line n is word n - 1, line 0 is none.
 _TABLE = WordTable(WordTable.pack([(8, 3), (12, 3), (20, 0), (28, 5)], {2: (0, 1), 4: (3,)}))

@@ -13,7 +13,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.control.assemble import Assembler
 from vgpu_sim.exec.jit.objects import compiler
 from vgpu_sim.exec.jit.objects.compiler import content_key
-from vgpu_sim.exec.jit.objects.lines import WordTable
+from vgpu_sim.exec.jit.objects.word_table import WordTable
 from vgpu_sim.isa import (
     DataType,
     Function,

@@ -6,10 +6,10 @@ import waiting_kernels
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.analysis.analysis import analyse
+from vgpu_sim.exec.jit.analysis.value_shapes import analyse
 from vgpu_sim.exec.jit.ir import divergence, ssa
 from vgpu_sim.exec.jit.planning import choose
-from vgpu_sim.exec.jit.progress import lockstep, polls, stops
+from vgpu_sim.exec.jit.progress import lockstep, polling_loops, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 
 _BLOCK = (64, 1, 1)
@@ -73,7 +73,7 @@ def _spans(body: str) -> set[int]:
     ],
 )
 def test_loops_that_wait(body: str) -> None:
-    assert len(polls.polling(_form(body))) == 1
+    assert len(polling_loops.polling(_form(body))) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_loops_that_wait(body: str) -> None:
     ],
 )
 def test_loops_that_do_not(body: str) -> None:
-    assert polls.polling(_form(body)) == frozenset()
+    assert polling_loops.polling(_form(body)) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -180,6 +180,6 @@ def test_partings_are_followed_once_however_many_loops_wait(
     module = compiler.compile_ptx(text, capability=(9, 0))
     form = ssa.build(module.functions[0])
     geometry = Geometry(_BLOCK, 4, 1)
-    assert len(polls.polling(form)) == depth
+    assert len(polling_loops.polling(form)) == depth
     assert lockstep.wait_as_one(analyse(form, geometry, assume_guards=False))  # nobody writes
     assert 0 < len(followed) <= 2 * depth

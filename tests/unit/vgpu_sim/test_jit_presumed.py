@@ -6,7 +6,7 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import unrolled
 from vgpu_sim.exec.jit.shapes import linear_algebra

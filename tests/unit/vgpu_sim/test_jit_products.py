@@ -4,7 +4,7 @@ from interpreted_ptx import compile_verified, kernel
 
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.planning import products
+from vgpu_sim.exec.jit.planning import wide_products
 from vgpu_sim.isa import DataType, MulMode, Op
 
 _REGISTERS = ".reg .b32 %r<5>; .reg .b64 %o, %w<3>; .reg .pred %p;"
@@ -15,7 +15,7 @@ _END = "st.global.v2.u32 [%o], {%r2, %r3};"
 def _operations(body: str) -> list[tuple[Op, DataType, MulMode]]:
     source = kernel(f"{_BEGIN} {body}", ".param .u64 out", registers=_REGISTERS)
     form = ssa.build(compile_verified(source).functions[0])
-    products.split(form)
+    wide_products.split(form)
     return [
         (node.instruction.op, node.instruction.type, node.instruction.mode)
         for block in form.blocks.values()

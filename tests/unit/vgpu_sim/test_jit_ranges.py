@@ -6,7 +6,7 @@ from both_backends import compare
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers import ranges
 from vgpu_sim.exec.jit.shapes.geometry import Geometry

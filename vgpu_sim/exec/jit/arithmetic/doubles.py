@@ -2,7 +2,7 @@
 
 import struct
 
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 
 
 class TextDoubles:

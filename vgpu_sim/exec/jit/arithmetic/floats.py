@@ -1,8 +1,8 @@
 """Float values as LLVM operations: how they are held, flushing, clamping to [0, 1]."""
 
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY
-from vgpu_sim.exec.jit.arithmetic import fixups
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.arithmetic import nan_fixups
+from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.isa import DataType, Rounding
 
 DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
@@ -72,8 +72,8 @@ def canonical_bits(text: Text, value: str, type_: DataType, vector: bool) -> str
     if type_ not in NATIVE:
         return value
     held, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)
-    if vector and fixups.available(text.width, type_):
-        return fixups.canonical(text, value, type_)
+    if vector and nan_fixups.available(text.width, type_):
+        return nan_fixups.canonical(text, value, type_)
     bits = text.let(f"bitcast {held} {value} to {text.type_of(scalar, vector)}")
     is_nan = text.let(f"fcmp uno {held} {value}, {value}")
     return text.select(is_nan, text.const(CANONICAL[type_], scalar, vector), bits, scalar, vector)

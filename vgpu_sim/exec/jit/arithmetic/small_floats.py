@@ -8,9 +8,9 @@ FMA and correctly rounded sums", 2008).
 from collections.abc import Sequence
 from typing import Final
 
-from vgpu_sim.exec.jit.arithmetic.directed import directed
+from vgpu_sim.exec.jit.arithmetic.directed_rounding import directed
 from vgpu_sim.exec.jit.arithmetic.floats import DIRECTED
-from vgpu_sim.exec.jit.text.text import BITS, Text, integer
+from vgpu_sim.exec.jit.text.writer import BITS, Text, integer
 from vgpu_sim.isa import DataType, Rounding
 
 _CANONICAL: Final = 0x7FFF  # NaN, of binary16 and of bfloat16

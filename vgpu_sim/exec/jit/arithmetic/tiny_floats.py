@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import DataType, Rounding
 
 _BIAS: Final = 127

@@ -10,7 +10,7 @@ from typing import Final
 
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
 from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode
 from vgpu_sim.isa.types import VoteMode
 
@@ -27,8 +27,8 @@ class Gathered:
 
     ``members`` is the mask that all name, or ``each`` a vector of masks. ``value`` is a vector;
     ``way`` writes SHFL's b and c as vectors, ``known`` has them where they are known now; then
-    lanes that are not ``wanted``, a set as in ``outcomes``, may get anything. ``possible`` are the
-    bits that a lane's value may have.
+    lanes that are not ``wanted``, a set as in ``comparison_outcomes``, may get anything.
+    ``possible`` are the bits that a lane's value may have.
     """
 
     here: str

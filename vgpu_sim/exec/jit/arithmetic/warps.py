@@ -6,7 +6,7 @@ putting strips together costs nothing where they fill registers.
 
 from collections.abc import Iterable, Sequence
 
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.hal.limits import WARP_THREADS
 
 LANES = range(WARP_THREADS)

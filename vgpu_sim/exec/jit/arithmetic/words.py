@@ -1,6 +1,6 @@
 """Integer operations of one width on scalars or on a strip's lanes, written as LLVM text."""
 
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
 
 
 class Words:

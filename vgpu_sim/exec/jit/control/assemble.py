@@ -15,26 +15,26 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from vgpu_sim.exec.jit.analysis import nans
-from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
-from vgpu_sim.exec.jit.control import ahead, block_indices
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
+from vgpu_sim.exec.jit.control import block_indices, block_prefetch
 from vgpu_sim.exec.jit.control.nodes import Nodes
 from vgpu_sim.exec.jit.control.regions import Regions
 from vgpu_sim.exec.jit.control.strip_order import arrange
-from vgpu_sim.exec.jit.emission import places
+from vgpu_sim.exec.jit.emission import thread_indices
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
-from vgpu_sim.exec.jit.memory import combining, shared_memory
+from vgpu_sim.exec.jit.memory import combined_sums, shared_memory
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
-from vgpu_sim.exec.jit.memory.memory import Memory
+from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.planning import row_order
 from vgpu_sim.exec.jit.planning.plan import Plan
-from vgpu_sim.exec.jit.progress import polls, stops
+from vgpu_sim.exec.jit.progress import polling_loops, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.text.masks import FULL, MaskWriter
-from vgpu_sim.exec.jit.text.text import Shared, Text
-from vgpu_sim.exec.jit.values import values
-from vgpu_sim.exec.jit.values.bounds import Bounds
+from vgpu_sim.exec.jit.text.writer import Shared, Text
+from vgpu_sim.exec.jit.values import environment
+from vgpu_sim.exec.jit.values.bound_tests import Bounds
 from vgpu_sim.exec.jit.values.launch import THREAD_BLOCK, THREAD_BLOCK_INDEX, EntryArguments
 from vgpu_sim.isa import Module, has_stack
 
@@ -63,14 +63,14 @@ class Assembler:
         self.plan = plan
         self._shared = Shared(embedded_rounding)
         self._nans = nans.NanPlan(ssa, lanes_alone=geometry.span == 1)
-        self._types = values.storage_types(ssa, self._nans)
+        self._types = environment.storage_types(ssa, self._nans)
         self._functions: list[str] = []
         self._exact_needed = False
         waits = stops.waits(ssa) or stops.lanes_wait(ssa, geometry)
         self._together = waits or any(stops.collectives(ssa))
         # How many lanes a group has that comes to barriers which are counted; 0: none does.
         self.counts = geometry.span if stops.counted(ssa, geometry) else 0
-        self.polls = polls.waits(ssa)
+        self.polls = polling_loops.waits(ssa)
         # Whether groups are called one by one.
         self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)
         # Where every group lacks lanes no version is for whole groups.
@@ -81,7 +81,7 @@ class Assembler:
         # How wide the sums are that may wait; 0: none may.
         self._combined = 0
         if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
-            self._combined = combining.element_bits(self.fast)
+            self._combined = combined_sums.element_bits(self.fast)
         self._by_rows = plan.tier > 0 and not self.stops and row_order.suits(ssa, geometry)
         self._offsets = {variable.name: variable.offset for variable in module.variables}
         self._provenance = Provenance(ssa, self._offsets)
@@ -146,14 +146,16 @@ class Assembler:
         done: str,
         *,
         whole: bool = True,
-        table: combining.Table | None = None,
+        table: combined_sums.Table | None = None,
     ) -> None:
         """Write one version here, for groups that are ``whole`` or not; it runs on to ``done``."""
         labels = {"done": done} | {way: way for way in ("trap", "restart", "masked", "stop")}
         emitter, local = self._emitter(text, analysis, first, block, labels, table)
         local.clear()
         store, masks = emitter.values, emitter.masks
-        present = FULL if whole else places.present(text, analysis.geometry, emitter.specials)
+        present = (
+            FULL if whole else thread_indices.present(text, analysis.geometry, emitter.specials)
+        )
         bounds = Bounds(store) if self.plan.tier else None
         nodes = Nodes(emitter, fetches=self.stops and self.plan.tier > 0)
         Regions(text, store, masks, nodes, self._nans, labels, bounds).write(present)
@@ -165,15 +167,15 @@ class Assembler:
         first: str,
         block: tuple[str, str, str],
         labels: Mapping[str, str] = MappingProxyType({}),
-        table: combining.Table | None = None,
+        table: combined_sums.Table | None = None,
     ) -> tuple[Emitter, LocalMemory]:
         launch = EntryArguments(text, self._offset_of)
-        store = values.Values(text, analysis, self._nans, self._types, launch.symbol)
+        store = environment.Values(text, analysis, self._nans, self._types, launch.symbol)
         masks = MaskWriter(text, analysis.geometry.strips)
         function, stack = self._ssa.function, has_stack(self._ssa.function)
         local = LocalMemory(text, store, masks, launch, function.local_bytes, has_stack=stack)
         memory = Memory(text, store, masks, launch, self._provenance, local, table)
-        specials = Specials(first, places.bases(text, analysis.geometry, first), block)
+        specials = Specials(first, thread_indices.bases(text, analysis.geometry, first), block)
         return Emitter(text, store, memory, masks, launch, self._nans, specials, labels), local
 
     def _entry(self) -> None:
@@ -195,8 +197,8 @@ class Assembler:
         shared_memory.clear(text, self._ssa)
         if self._together and self._geometry.groups == 1 and self.plan.tier:
             following = block_indices.following(text, grid, names[1:])
-            ahead.fetch(self._emitter(text, self.fast, "0", following)[0])
-        table = combining.Table(text, self._combined) if self._combined else None
+            block_prefetch.fetch(self._emitter(text, self.fast, "0", following)[0])
+        table = combined_sums.Table(text, self._combined) if self._combined else None
         if rows is None:
             self._groups(text, table)
         else:
@@ -243,7 +245,7 @@ class Assembler:
     def _groups(
         self,
         text: Text,
-        table: combining.Table | None,
+        table: combined_sums.Table | None,
         groups: tuple[str, str] | None = None,
         done: str = "next",
     ) -> None:
@@ -287,10 +289,10 @@ class Assembler:
     def _partial_analysis(self) -> Analysis:
         return Analysis(self._ssa, self._geometry, assume_guards=False)
 
-    def _whole_or_not(self, text: Text, table: combining.Table | None = None) -> None:
+    def _whole_or_not(self, text: Text, table: combined_sums.Table | None = None) -> None:
         """Write the fast version, for the groups that have all lanes if there are others."""
         if self._sometimes_lacks:
-            text.branch(places.is_whole(text, self._geometry, "%first"), "whole", "partial")
+            text.branch(thread_indices.is_whole(text, self._geometry, "%first"), "whole", "partial")
             text.begin("whole", follows=True)
         whole = not self._geometry.always_lacks
         block = ("%cx", "%cy", "%cz")
@@ -366,7 +368,7 @@ class Assembler:
 
     def _call_if_there(self, text: Text, slot: str, stop: str) -> None:
         """Call the exact version for a lane, by its place among all lanes, if it is a thread."""
-        exists, thread = places.thread_of(text, self._geometry, slot)
+        exists, thread = thread_indices.thread_of(text, self._geometry, slot)
         here, onward = text.label("there"), text.label("counted")
         text.branch(exists, here, onward)
         text.begin(here, follows=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.launch import CONTEXT_GRID
 
 

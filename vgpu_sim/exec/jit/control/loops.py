@@ -10,14 +10,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vgpu_sim.exec.jit.control import turns
-from vgpu_sim.exec.jit.ir.layout import Level
+from vgpu_sim.exec.jit.control import poll_yields
+from vgpu_sim.exec.jit.ir.block_order import Level
 from vgpu_sim.exec.jit.ir.ssa import Phi, SsaFunction, Value, results_of, sources_of
-from vgpu_sim.exec.jit.progress import polls
+from vgpu_sim.exec.jit.progress import polling_loops
 from vgpu_sim.exec.jit.text.masks import Edge, Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
-from vgpu_sim.exec.jit.values.values import Form, Values
 
 Blended = dict[Phi, tuple[str, ...]]
 Taken = dict[Value, tuple[str, ...]]
@@ -27,8 +27,8 @@ Way = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Entered:
-    """How a divergent loop goes on behind turns of its own (``whole_turns``): who is still in it,
-    its phis' values, and what those have ``taken`` who are not."""
+    """How a divergent loop goes on behind turns of its own (``unmasked_turns``): the lanes that are
+    still in it, its phis' values, and what those have ``taken`` that are not."""
 
     lanes: tuple[str, ...]
     initial: Blended
@@ -136,11 +136,11 @@ class Loops:
         else:
             again = masks.any(again_mask)
         end, done = text.block_label, text.label("after")
-        if loop.level.header in polls.polling(self._analysis.ssa):
+        if loop.level.header in polling_loops.polling(self._analysis.ssa):
             turn = text.label("turn")
             text.branch(again, turn, done)
             text.begin(turn, follows=True)
-            turns.take(text, self._launch)
+            poll_yields.take(text, self._launch)
             end = text.block_label
             text.jump(loop.start)
         else:

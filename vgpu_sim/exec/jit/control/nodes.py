@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.control import next_turn
+from vgpu_sim.exec.jit.control import turn_prefetch
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
-from vgpu_sim.exec.jit.memory import adjacent, siblings
-from vgpu_sim.exec.jit.planning import chains
+from vgpu_sim.exec.jit.memory import adjacent_loads, siblings
+from vgpu_sim.exec.jit.planning import sum_chains
 from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import EntryArguments
-from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import EFFECTS, is_visible, reads_memory
 
 
@@ -18,9 +18,9 @@ class Nodes:
     """Writes the nodes of one function version."""
 
     def __init__(self, emitter: Emitter, *, fetches: bool = True) -> None:
-        """``fetches``: what a loop's next turn reads may be asked for (``next_turn``)."""
+        """``fetches``: what a loop's next turn reads may be asked for (``turn_prefetch``)."""
         self._emitter = emitter
-        self._following = next_turn.NextTurn(emitter) if fetches else None
+        self._following = turn_prefetch.NextTurn(emitter) if fetches else None
 
     @property
     def launch(self) -> EntryArguments:
@@ -32,15 +32,15 @@ class Nodes:
         nodes = self._ordered(block)
         self._emitter.ahead -= set(nodes)  # where this is another copy of the block
         registers = 32 if text.shared.embedded_rounding else 16
-        by_sums = chains.ordered(analysis, nodes, registers)
+        by_sums = sum_chains.ordered(analysis, nodes, registers)
         nodes = by_sums or nodes
-        rows = adjacent.groups(analysis, block.index, nodes) if mask.full else {}
+        rows = adjacent_loads.groups(analysis, block.index, nodes) if mask.full else {}
         found = siblings.families(analysis.ssa, nodes) if mask.full else {}
         nodes = siblings.arranged(nodes, found)
         steps = 0
         for node in nodes:
             text.word = node.word
-            if by_sums and chains.is_step(analysis, node):
+            if by_sums and sum_chains.is_step(analysis, node):
                 steps += analysis.geometry.strips
                 if steps > registers:
                     text.call("void", "llvm.codeview.annotation", ("metadata", "!0"))

@@ -9,21 +9,21 @@ loops, for scalar loads and for stops, a matter of speed else). Loops are ``loop
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.analysis.nans import NanPlan
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.control import trampoline
-from vgpu_sim.exec.jit.control.choices import Choices
+from vgpu_sim.exec.jit.control.lane_selects import Choices
 from vgpu_sim.exec.jit.control.loops import Blended, Entered, Loops, blocks_of_uses
 from vgpu_sim.exec.jit.control.nodes import Nodes
 from vgpu_sim.exec.jit.control.trampoline import Steps
-from vgpu_sim.exec.jit.control.whole_turns import WholeTurns
-from vgpu_sim.exec.jit.ir.layout import Level
+from vgpu_sim.exec.jit.control.unmasked_turns import WholeTurns
+from vgpu_sim.exec.jit.ir.block_order import Level
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL, Edge, Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values.bounds import Bounds
-from vgpu_sim.exec.jit.values.values import Form, Held, Values
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.bound_tests import Bounds
+from vgpu_sim.exec.jit.values.environment import Form, Held, Values
 from vgpu_sim.isa import EFFECTS, reads_memory
 
 # Below so many nodes executing a block for no lane costs less than testing whether there is one.

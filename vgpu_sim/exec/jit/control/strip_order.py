@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from vgpu_sim.exec.jit.text.text import Text, Touched
+from vgpu_sim.exec.jit.text.writer import Text, Touched
 from vgpu_sim.hal.limits import WARP_THREADS
 
 _NAME: Final = re.compile(r"%[\w.]+")

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from vgpu_sim.exec.jit.analysis.demanded_lanes import Wanted
 from vgpu_sim.exec.jit.analysis.nans import NanPlan, is_arithmetic
 from vgpu_sim.exec.jit.analysis.transfer import operand_widths
-from vgpu_sim.exec.jit.analysis.wanted import Wanted
-from vgpu_sim.exec.jit.emission import edges
+from vgpu_sim.exec.jit.emission import edge_tests
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value, used_values
-from vgpu_sim.exec.jit.memory.memory import Memory
+from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text, constant, integer
+from vgpu_sim.exec.jit.text.writer import Text, constant, integer
 from vgpu_sim.exec.jit.values import linear_text
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
-from vgpu_sim.exec.jit.values.values import Form, Values
 from vgpu_sim.isa import DataType, Literal
 
 
@@ -102,7 +102,7 @@ class Emitter:
             return None
         block = self.values.block
         coming = self.memory.comers.to(block)
-        self._edges.append(edges.reached(self.values, node, place, coming))
+        self._edges.append(edge_tests.reached(self.values, node, place, coming))
         return node.sources[place]
 
     def test_wrapping(self, node: Operation) -> None:

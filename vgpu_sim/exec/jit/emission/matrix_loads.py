@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.exec.jit.arithmetic.multiply import LANES
+from vgpu_sim.exec.jit.arithmetic.matrix_products import LANES
 from vgpu_sim.exec.jit.arithmetic.warps import WarpText
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.emission.warp_registers import (
@@ -20,9 +20,9 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
-from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import Op
 

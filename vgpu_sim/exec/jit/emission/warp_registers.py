@@ -4,13 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import reads_number
-from vgpu_sim.exec.jit.arithmetic.multiply import LANES
+from vgpu_sim.exec.jit.arithmetic.matrix_products import LANES
 from vgpu_sim.exec.jit.arithmetic.warps import WarpText
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.ir.ssa import Source, Value
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import BITS, Text
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.text.writer import BITS, Text
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, ShuffleMode
 from vgpu_sim.isa.types import VoteMode

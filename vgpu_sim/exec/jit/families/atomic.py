@@ -4,15 +4,15 @@ from typing import Final
 
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.memory import shared_memory, updates
+from vgpu_sim.exec.jit.memory import atomic_updates, shared_memory
 from vgpu_sim.exec.jit.memory.access import Access, Where
-from vgpu_sim.exec.jit.memory.combining import Table, is_sum
+from vgpu_sim.exec.jit.memory.combined_sums import Table, is_sum
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, all_lanes, each_lane, first_lane, one_by_one
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.text.writer import Text, integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import DataType, Op, Order, Scope, Update
 from vgpu_sim.isa.families.atomic import is_pair
 
@@ -52,7 +52,7 @@ def _may_join(emitter: Emitter, node: Operation, access: Access) -> bool:
     instruction = node.instruction
     same = isinstance(access.shape, Affine) and access.shape.uniform
     silent = emitter.used.isdisjoint(node.results)
-    integral = not instruction.type.is_float and instruction.update in updates.JOINABLE
+    integral = not instruction.type.is_float and instruction.update in atomic_updates.JOINABLE
     return same and silent and integral
 
 
@@ -60,9 +60,9 @@ def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None
     text, masks = emitter.text, emitter.masks
     lanes = None if mask.full else list(masks.flat(mask))
     rows = [_operands(emitter, node, strip)[0] for strip in range(emitter.values.strips)]
-    total = updates.reduced(text, node.instruction, rows, lanes)
+    total = atomic_updates.reduced(text, node.instruction, rows, lanes)
     pointer = emitter.memory.pointers.of_strip(access, 0)
-    apply = updates.plainly if _alone(access) else updates.atomically
+    apply = atomic_updates.plainly if _alone(access) else atomic_updates.atomically
     if mask.full:
         apply(text, node.instruction, pointer, [total], "")
         return
@@ -81,7 +81,7 @@ def _strip(
     """Update for one strip; return vectors of what its lanes found."""
     text, pointers, instruction = emitter.text, emitter.memory.pointers, node.instruction
     scalar, operands = integer(instruction.type.bits), _operands(emitter, node, strip)
-    apply = updates.plainly if _alone(access) else updates.atomically
+    apply = atomic_updates.plainly if _alone(access) else atomic_updates.atomically
     table = emitter.memory.table if is_sum(emitter.analysis.ssa, node) else None
     if not isinstance(access.shape, Vector):
         table = None
@@ -107,7 +107,9 @@ def _strip(
         flushed = _flushed(emitter, node, access, place_of_lane)
         if is_pair(instruction):
             lane = [lane_of(value, scalar) for value in operands]
-            halves = updates.exchange_pair(text, instruction, pointer, lane, alone=_alone(access))
+            halves = atomic_updates.exchange_pair(
+                text, instruction, pointer, lane, alone=_alone(access)
+            )
             return halves if wanted else []
         found = []
         for place in range(access.count):
@@ -127,7 +129,7 @@ def _strip(
         text.branch(_all_alike(text, address, access.address_type), one, several)
         text.begin(one, follows=True)
         with text.known.within():
-            total = updates.reduced(text, instruction, operands, None)
+            total = atomic_updates.reduced(text, instruction, operands, None)
             if table is not None:
                 wait(table, first_lane(text), total)
             else:
@@ -141,7 +143,7 @@ def _strip(
         text.begin(onward, follows=True)
         text.known.written()
 
-    joins = not same and access.count == 1 and instruction.update in updates.JOINABLE
+    joins = not same and access.count == 1 and instruction.update in atomic_updates.JOINABLE
     all_lanes(text, lanes, serve, whole if joins and text.width > 1 else None)
     return []
 
@@ -169,10 +171,10 @@ def _add_together(
     """Add what all lanes bring in one step; each found what was there and what came before it."""
     text, scalar = emitter.text, integer(node.instruction.type.bits)
     type_ = text.type_of(scalar, vector=True)
-    apply = updates.plainly if _alone(access) else updates.atomically
+    apply = atomic_updates.plainly if _alone(access) else atomic_updates.atomically
     if lanes is not None:
         row = text.select(lanes, row, text.const(0, scalar, True), scalar, True)
-    sums = updates.prefix_sums(text, scalar, row)
+    sums = atomic_updates.prefix_sums(text, scalar, row)
     total = text.let(f"extractelement {type_} {sums}, i64 {text.width - 1}")
     if lanes is None:
         found = apply(text, node.instruction, pointer, [total], "")

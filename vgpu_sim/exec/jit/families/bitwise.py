@@ -10,8 +10,8 @@ from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import integer
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.text.writer import integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import Instruction, Literal, Op
 
 _Write = Callable[[Words, Instruction, list[str]], str]

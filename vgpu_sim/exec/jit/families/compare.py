@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis import outcomes
+from vgpu_sim.exec.jit.analysis import comparison_outcomes
 from vgpu_sim.exec.jit.analysis.nans import reads_number
 from vgpu_sim.exec.jit.arithmetic.floats import flush, operand_type
 from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.text.writer import Text, integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import BoolOp, Compare, DataType, Instruction, Op
 
 _INTEGER_PREDICATES = {
@@ -42,7 +42,7 @@ _FLOAT_PREDICATES = {
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     text, values, instruction = emitter.text, emitter.values, node.instruction
     written: dict[tuple[Form, int], list[str]] = {}
-    may = outcomes.of_comparison(emitter.analysis, node, values.block)
+    may = comparison_outcomes.of_comparison(emitter.analysis, node, values.block)
     type_ = instruction.type
     small = type_ in (DataType.F16, DataType.BF16)
     scalar = operand_type(type_) if type_.is_float else integer(type_.bits)

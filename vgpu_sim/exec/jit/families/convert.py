@@ -3,7 +3,7 @@
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import reads_number
-from vgpu_sim.exec.jit.arithmetic.directed import directed
+from vgpu_sim.exec.jit.arithmetic.directed_rounding import directed
 from vgpu_sim.exec.jit.arithmetic.floats import (
     DIRECTED,
     NATIVE,
@@ -18,8 +18,8 @@ from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text, constant, integer
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.text.writer import Text, constant, integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 from vgpu_sim.isa.spec import MINIFLOATS
 

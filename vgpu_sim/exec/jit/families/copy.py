@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import Op
 
 _WORD_BYTES = 4

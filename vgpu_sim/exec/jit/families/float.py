@@ -11,7 +11,7 @@ from typing import Final
 
 from vgpu_sim.exec import approximations
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY, reads_number
-from vgpu_sim.exec.jit.arithmetic.directed import directed
+from vgpu_sim.exec.jit.arithmetic.directed_rounding import directed
 from vgpu_sim.exec.jit.arithmetic.doubles import TextDoubles, TextSingles
 from vgpu_sim.exec.jit.arithmetic.floats import (
     DIRECTED,
@@ -28,8 +28,8 @@ from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text, integer
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.text.writer import Text, integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
 _SIGNS = (Op.FNEG, Op.FABS)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.exec.jit.arithmetic.multiply import (
+from vgpu_sim.exec.jit.arithmetic.matrix_products import (
     LANES,
     VECTOR_BYTES,
     Halves,
@@ -34,9 +34,9 @@ from vgpu_sim.exec.jit.emission.warp_registers import (
 )
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
-from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Op
 from vgpu_sim.isa.rules import matrix_registers

@@ -6,7 +6,8 @@ from typing import Final
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_DYNAMIC_SHARED,
     CONTEXT_GRID,
@@ -15,7 +16,6 @@ from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_TIMER_NS,
     CONTEXT_TIMER_SCALE,
 )
-from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import Op, SpecialRegister
 
 

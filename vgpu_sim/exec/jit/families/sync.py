@@ -6,8 +6,8 @@ from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.text.masks import Mask
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_MEET, THREAD_STOP
-from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.isa import DataType, Op, Reduction
 
 

@@ -16,14 +16,14 @@ from vgpu_sim.exec.jit.numbers import set_bits
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import integer
+from vgpu_sim.exec.jit.text.writer import integer
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import (
     THREAD_COLLECT,
     THREAD_STATUS,
     THREAD_TRAP_WORD,
     WRONG_MEMBERS,
 )
-from vgpu_sim.exec.jit.values.values import Form
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Literal, MatchMode, Op, Reduction

@@ -104,7 +104,7 @@ class SsaFunction:
     """``blocks`` has reachable blocks only; ``definition`` maps a value to its node and block.
 
     ``origins`` has, for each word of ``function``, the word of the code that it was made of.
-    ``analyses`` is what others have found out about it: see ``analysis.analyse``.
+    ``analyses`` is what others have found out about it: see ``value_shapes.analyse``.
     """
 
     function: Function

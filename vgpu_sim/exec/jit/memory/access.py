@@ -5,7 +5,7 @@ from enum import Enum
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source
 from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape
-from vgpu_sim.exec.jit.text.text import BITS
+from vgpu_sim.exec.jit.text.writer import BITS
 
 
 class Where(Enum):

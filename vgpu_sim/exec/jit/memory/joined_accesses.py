@@ -16,8 +16,8 @@ from vgpu_sim.exec.jit.memory.permuted_rows import Placed
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.geometry import Rows
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
-from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values.values import Values
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Values
 from vgpu_sim.isa import Op, Space, is_visible, reads_memory
 
 _MOST_JOINED: Final = 16

@@ -6,7 +6,7 @@ that the words of a place come next to each other by transposing squares of four
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 
 ROW_WORDS = 4
 

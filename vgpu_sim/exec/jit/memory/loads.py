@@ -7,15 +7,15 @@ clamped at an edge are those of neighbours nearly always, and one row costs a te
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.analysis.outcomes import Comers
-from vgpu_sim.exec.jit.memory import lane_rows, neighbours, pieces, rows, siblings, wraps
+from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
+from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, siblings, wraps
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, each_lane
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Form, Values
 
 LanesRead = dict[tuple[str, ...], list[str]]
 """What lanes have loaded as rows, by the columns that were made of them."""
@@ -130,14 +130,14 @@ class Loads:
         found = neighbours.either(self._text, whole, in_rows, apart, access.scalar)
         return [found[strip * count : (strip + 1) * count] for strip in strips]
 
-    def _pieces(self, access: Access) -> list[list[pieces.Piece]] | None:
+    def _pieces(self, access: Access) -> list[list[row_pieces.Piece]] | None:
         coming = self._comers.to(self._values.block)
         if access.node.guard is not None:
             coming &= self._comers.passing(access.node.guard)
-        return pieces.of(self._values, self._pointers, self._provenance, access, coming)
+        return row_pieces.of(self._values, self._pointers, self._provenance, access, coming)
 
-    def _load_pieces(self, access: Access, found: list[pieces.Piece], lanes: str | None) -> str:
-        return pieces.load(self._text, self._masks, access, found, lanes)
+    def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
+        return row_pieces.load(self._text, self._masks, access, found, lanes)
 
     def parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
         """Load each element for the lanes that ``flags`` has for it, by strip and element.

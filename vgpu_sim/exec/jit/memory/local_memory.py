@@ -17,9 +17,9 @@ from vgpu_sim.exec.jit.memory import masked_stores
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import CONTEXT_LOCAL_BYTES, THREAD_LOCAL_BASE, EntryArguments
-from vgpu_sim.exec.jit.values.values import Form, Values
 from vgpu_sim.hal.address_map import (
     LOCAL_MISALIGNED_OFFSET_BYTES,
     LOCAL_OUTSIDE_OFFSET_BYTES,

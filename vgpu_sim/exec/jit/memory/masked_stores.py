@@ -5,7 +5,7 @@ been truncated: the element as it was before. So such a store is written as one 
 """
 
 from vgpu_sim.exec.jit.text import flags
-from vgpu_sim.exec.jit.text.text import BITS, Text
+from vgpu_sim.exec.jit.text.writer import BITS, Text
 
 
 def store(text: Text, scalar: str, count: int, vector: str, pointer: str, mask: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.shapes.lane_shapes import LaneShape, Vector
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
 
 # A test, and code for both ways, pays where it may spare so many loads.
 _LEAST_ROW = 4

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.exec.jit.memory import masked_stores
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 
 # A gather or scatter costs several rows and their permutations.
 MOST_ROWS_PER_VECTOR: Final = 4

@@ -13,9 +13,9 @@ becomes the pointers of both, of which its value chooses one.
 from vgpu_sim.exec.jit.memory import shared_memory
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
-from vgpu_sim.exec.jit.values.values import Form, Values
 
 _CLAMP_REACH_BYTES = 1 << 31
 

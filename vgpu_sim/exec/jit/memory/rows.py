@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text import flags
-from vgpu_sim.exec.jit.text.text import BITS, Text
+from vgpu_sim.exec.jit.text.writer import BITS, Text
 
 _STEPPED, _WIDE_BITS = 4, 256
 

@@ -9,11 +9,11 @@ that.
 
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.shapes.lane_shapes import signed
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.launch import (
     CONTEXT_DYNAMIC_SHARED,
     THREAD_SHARED_BASE,

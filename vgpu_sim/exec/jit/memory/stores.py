@@ -5,15 +5,15 @@ Where a store goes is ``pointers``' part, as of loads.
 
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis.outcomes import Comers
+from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
 from vgpu_sim.exec.jit.ir.ssa import Value
 from vgpu_sim.exec.jit.memory import lane_rows, masked_stores, rows
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.environment import Form, Values
 
 # A scatter costs tens of cycles, however many of its lanes are set.
 _FEW: Final = 2

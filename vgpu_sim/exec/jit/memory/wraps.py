@@ -16,8 +16,8 @@ from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.shapes.lane_shapes import PerStrip, Vector, scalar_of, signed
-from vgpu_sim.exec.jit.text.text import Text, constant, integer
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.text.writer import Text, constant, integer
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import DataType, MulMode, Op
 
 _MOST_PARTS: Final = 8

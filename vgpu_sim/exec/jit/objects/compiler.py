@@ -15,9 +15,9 @@ from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError, PlanError
 from vgpu_sim.exec.jit.control import assemble
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.support import refusals
-from vgpu_sim.exec.jit.objects import cache, elf, lines, object_check
-from vgpu_sim.exec.jit.objects.lines import WordTable
+from vgpu_sim.exec.jit.objects import cache, elf, object_check, word_table
 from vgpu_sim.exec.jit.objects.native_code import NativeCode, check_stack
+from vgpu_sim.exec.jit.objects.word_table import WordTable
 from vgpu_sim.exec.jit.planning import choose, forms, tiers
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import stops
@@ -193,7 +193,7 @@ class Compiler:
 
     def _finish(self, text: _Generated, object_code: bytes, block: Block) -> NativeCode:
         section = elf.read(object_code)
-        words = WordTable.pack(section.rows, lines.loads_read(text.form))
+        words = WordTable.pack(section.rows, word_table.loads_read(text.form))
         return NativeCode(
             assemble.ENTRY,
             object_code,

@@ -20,10 +20,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.planning import chains, row_order, unrolled
-from vgpu_sim.exec.jit.planning.amounts import amount
+from vgpu_sim.exec.jit.planning import row_order, sum_chains, unrolled
+from vgpu_sim.exec.jit.planning.code_size import amount
 from vgpu_sim.exec.jit.planning.live_vectors import LiveVectors, constants
 from vgpu_sim.exec.jit.planning.plan import Block, Plan, check_block
 from vgpu_sim.exec.jit.progress import stops
@@ -213,7 +213,7 @@ def _choose_stopping(
                 found = [g for g in more if g.whole_warps][:1]
         # Lanes that part in a strip part in every group of such strips.
         if found and stops.legal(ssa, found[0]):
-            if chains.crowded(ssa, registers):
+            if sum_chains.crowded(ssa, registers):
                 found = [g for g in found if g.strips <= _CROWDED_STRIPS] or found[:1]
             for g in reversed(found[1:]):
                 if _suits(ssa, g, registers, hot=hot) and stops.legal(ssa, g):
@@ -335,7 +335,7 @@ def _updates_in_loops(ssa: SsaFunction) -> bool:
     """Return whether a loop has atomic updates lane by lane: there strips gain nothing.
 
     Of integers in shared memory whose results nobody reads they are loads and stores in a row, and
-    so, mostly, are sums in global memory (``combining``).
+    so, mostly, are sums in global memory (``combined_sums``).
     """
     used = used_values(ssa)
     return any(

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import choose, forms, row_order, tiers
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
-from vgpu_sim.exec.jit.progress import polls, stops
+from vgpu_sim.exec.jit.progress import polling_loops, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
-from vgpu_sim.exec.jit.target import dots
+from vgpu_sim.exec.jit.target import dot_products
 from vgpu_sim.isa import DataType, Function, Op
 
 _LINES_SHOWN = 8
@@ -65,10 +65,12 @@ def _products(form: ssa.SsaFunction, geometry: Geometry) -> Iterator[tuple[str, 
         how = "one lane at a time: each reads the others' factors"
         if geometry.span > 1:
             native = {
-                DataType.BF16: dots.native_pairs() and "VDPBF16PS",
-                **dict.fromkeys((DataType.U8, DataType.S8), dots.native_bytes() and "VPDPBUSD"),
+                DataType.BF16: dot_products.native_pairs() and "VDPBF16PS",
+                **dict.fromkeys(
+                    (DataType.U8, DataType.S8), dot_products.native_bytes() and "VPDPBUSD"
+                ),
             }.get(factor)
-            plain = "sums of products" if factor in dots.BYTES else "fused multiply-adds"
+            plain = "sums of products" if factor in dot_products.BYTES else "fused multiply-adds"
             how = f"calls of a function of {native or plain}"
         yield "products", f"{count} of {factor.name}: {how}"
 
@@ -94,7 +96,7 @@ def _waits(form: ssa.SsaFunction, geometry: Geometry) -> str:
         return "no thread waits for another: called for runs of blocks"
     if stops.counted(form, geometry):
         return "barriers are counted by warps: each group is a fiber"
-    if polls.polling(form):
+    if polling_loops.polling(form):
         return "loops poll memory: each group is a fiber that lets others run"
     if geometry.groups == 1:
         return "one barrier, one group: it orders accesses and costs nothing"

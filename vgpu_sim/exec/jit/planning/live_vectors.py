@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,

@@ -13,7 +13,7 @@ from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import EFFECTS, Family, Space
 
 # Threads of a row that run before the next row does, which reads much of what they have read.

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from vgpu_sim.exec.cfg import Cfg
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.divergence import apart
 from vgpu_sim.exec.jit.ir.ssa import Node, Operation, Phi, SsaFunction, Value
-from vgpu_sim.exec.jit.progress.polls import equality, polling
+from vgpu_sim.exec.jit.progress.polling_loops import equality, polling
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.isa import EFFECTS, Compare, Instruction, Space
 

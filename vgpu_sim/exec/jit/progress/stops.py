@@ -9,10 +9,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vgpu_sim.exec.cfg import Cfg
-from vgpu_sim.exec.jit.analysis.analysis import Analysis, analyse
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.ir.divergence import apart
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.progress import lockstep, polls
+from vgpu_sim.exec.jit.progress import lockstep, polling_loops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.hal.limits import WARP_THREADS
@@ -34,7 +34,7 @@ def stops(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
 
 def waits(ssa: SsaFunction) -> bool:
     """Return whether threads of a block wait for others anywhere but in collectives."""
-    return any(stops(ssa)) or polls.waits(ssa)
+    return any(stops(ssa)) or polling_loops.waits(ssa)
 
 
 def collectives(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
@@ -77,7 +77,7 @@ def companies(ssa: SsaFunction, block: Dimensions) -> frozenset[Operation]:
         place for place, node in collectives(ssa) if node not in found
     }
     graph = ssa.graph
-    waits = (*polls.polling(ssa), *(place for place in alone if place in partial))
+    waits = (*polling_loops.polling(ssa), *(place for place in alone if place in partial))
     behind = {place for begin in waits for place in _reached(graph, begin, graph.exit)}
     away = behind | partial.keys()
     return met | {node for node, place in found.items() if place not in away}
@@ -145,7 +145,7 @@ def counted(ssa: SsaFunction, geometry: Geometry) -> bool:
     """
     if lanes_wait(ssa, geometry):
         return True
-    if polls.waits(ssa):
+    if polling_loops.waits(ssa):
         return any(stops(ssa))
     barriers = set()
     for _, node in stops(ssa):

@@ -1,10 +1,10 @@
 """LLVM: text to object code. Imported lazily; initialises LLVM on first use.
 
 The pass list is short: measured, O2 costs twice the compile time and buys nothing, and the loop and
-SLP vectorisers undo what the plan decided. There is no value numbering among the passes: ``known``
-does that while the text is written, since an assertion in LLVM's own pass ends the process. Code
-generation runs at level 1, whose missing post-register-allocation scheduler is what makes large
-kernels compile for seconds, not minutes.
+SLP vectorisers undo what the plan decided. There is no value numbering among the passes:
+``text.value_numbering`` does that while the text is written, since an assertion in LLVM's own pass
+ends the process. Code generation runs at level 1, whose missing post-register-allocation scheduler
+is what makes large kernels compile for seconds, not minutes.
 """
 
 import functools

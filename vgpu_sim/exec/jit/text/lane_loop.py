@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
 
 _LEAST_PAIRS: Final = 2
 

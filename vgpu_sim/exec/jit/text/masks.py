@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.text import flags as folding
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from vgpu_sim.exec.jit.numbers.provenance import SEGMENT
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.hal import abi
 from vgpu_sim.hal.address_map import (
     GPU_WINDOW_BYTES,

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from vgpu_sim.exec.jit.ir.ssa import Value
 from vgpu_sim.exec.jit.shapes.linear import Base, Extended, Linear, Product, Shared
-from vgpu_sim.exec.jit.text.text import constant, integer
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.text.writer import constant, integer
+from vgpu_sim.exec.jit.values.environment import Form, Values
 
 
 def readable(values: Values, a: Linear) -> bool:

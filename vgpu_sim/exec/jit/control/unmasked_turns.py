@@ -1,24 +1,24 @@
 """Turns of a loop that all lanes of a group take, without masks, before the loop with masks.
 
 Most loops that lanes leave one by one (``for (i = thread; i < n; i += threads)``) lose lanes in
-their last turn alone. Where the outermost lanes tell of all whether they turn again (``bounds``),
-such a loop is written twice: first for as long as all lanes turn, which costs a comparison or two a
-turn, then, with masks, for those that are left. Whoever comes to it without some lanes begins
-there. If lanes leave all at once, nobody runs the masked one.
+their last turn alone. Where the outermost lanes tell of all whether they turn again
+(``bound_tests``), such a loop is written twice: first for as long as all lanes turn, which costs a
+comparison or two a turn, then, with masks, for those that are left. Groups that come to it without
+some lanes begin there. If lanes leave all at once, the masked one never runs.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
 from vgpu_sim.exec.jit.control.loops import Blended, Entered, Loops, Reserved, Taken
-from vgpu_sim.exec.jit.ir.layout import Level
+from vgpu_sim.exec.jit.ir.block_order import Level
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi
 from vgpu_sim.exec.jit.numbers.trip_counts import most_trips
-from vgpu_sim.exec.jit.progress import polls
+from vgpu_sim.exec.jit.progress import polling_loops
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
-from vgpu_sim.exec.jit.values.bounds import Bounds
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values.bound_tests import Bounds
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import EFFECTS, Family
 
 # Up to so many nodes a loop is written once more.
@@ -168,7 +168,8 @@ class WholeTurns:
         """Return the one block from which lanes turn or leave, if its question can be asked of the
         outermost lanes, and the loop is one to be written twice."""
         graph, header = self._ssa.graph, level.header
-        if header not in self._analysis.divergence.loops or header in polls.polling(self._ssa):
+        divergent = self._analysis.divergence.loops
+        if header not in divergent or header in polling_loops.polling(self._ssa):
             return None
         if any(isinstance(unit, Level) for unit in level.units) or not self._is_short(level):
             return None

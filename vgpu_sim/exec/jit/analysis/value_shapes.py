@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from vgpu_sim.exec.jit.analysis import known_guards, presumed
 from vgpu_sim.exec.jit.analysis.transfer import Transfer
-from vgpu_sim.exec.jit.ir import divergence, layout
+from vgpu_sim.exec.jit.ir import block_order, divergence
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
@@ -69,7 +69,7 @@ class Analysis:
         self.ssa = ssa
         self.geometry = geometry
         self.algebra = Algebra(geometry.width, geometry.strips)
-        self.top = layout.build(ssa.graph)
+        self.top = block_order.build(ssa.graph)
         self.order = tuple(self.top.linear())
         self.shapes: dict[Value, LaneShape] = {}
         self._alone = may_restart and geometry.groups == 1 and _meets_at_one_barrier(ssa)

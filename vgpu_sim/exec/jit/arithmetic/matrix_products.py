@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from vgpu_sim.exec.jit.target import dots
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.target import dot_products
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.isa import DataType, Instruction
 from vgpu_sim.isa.rules import matrix_registers
 
@@ -79,7 +79,7 @@ class Steps:
 def steps(lanes: Lanes, instruction: Instruction) -> Steps:
     """Return the arithmetic of an MMA."""
     match instruction.source_type:
-        case DataType.BF16 if lanes.count == LANES and dots.native_pairs():
+        case DataType.BF16 if lanes.count == LANES and dot_products.native_pairs():
             return _pairs(lanes)
         case DataType.BF16:
             return _emulated_pairs(lanes)
@@ -253,7 +253,7 @@ def _pairs(lanes: Lanes) -> Steps:
             lanes.text.let(f"bitcast <16 x i32> {parts[0]} to {pairs}") for parts in (row, column)
         )
         type_ = lanes.type_of("float")
-        return lanes.text.call(type_, dots.DOT, (type_, total), (pairs, x), (pairs, y))
+        return lanes.text.call(type_, dot_products.DOT, (type_, total), (pairs, x), (pairs, y))
 
     return Steps("i32", (1, 1), lambda value: (value,), lambda value: (value,), _same, add)
 
@@ -311,7 +311,7 @@ def _emulated_pairs(lanes: Lanes) -> Steps:
 
 def _bytes(lanes: Lanes, instruction: Instruction) -> Steps:
     signs = instruction.type is DataType.S32, instruction.source_type is DataType.S8
-    if lanes.count == LANES and dots.native_bytes():
+    if lanes.count == LANES and dot_products.native_bytes():
         return _native_bytes(lanes, *signs)
 
     def parts(register: str, signed: bool) -> Parts:

@@ -7,12 +7,12 @@ Where an access goes, and that it goes nowhere else, is ``pointers``' part, loca
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
-from vgpu_sim.exec.jit.analysis.outcomes import Comers
+from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.memory import adjacent, rows, siblings, streams
+from vgpu_sim.exec.jit.memory import adjacent_loads, rows, siblings, stream_prefetch
 from vgpu_sim.exec.jit.memory.access import Access, Where
-from vgpu_sim.exec.jit.memory.combining import Table
+from vgpu_sim.exec.jit.memory.combined_sums import Table
 from vgpu_sim.exec.jit.memory.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
 from vgpu_sim.exec.jit.memory.loads import Loads
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
@@ -22,9 +22,9 @@ from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
 from vgpu_sim.exec.jit.numbers.provenance import WINDOW, Provenance
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.text.masks import FULL, Mask, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
+from vgpu_sim.exec.jit.values.environment import FLOATS, Form, Values
 from vgpu_sim.exec.jit.values.launch import EntryArguments
-from vgpu_sim.exec.jit.values.values import FLOATS, Form, Values
 from vgpu_sim.isa import Op, Space
 
 
@@ -57,7 +57,7 @@ class Memory:
             text, values, masks, self.pointers, provenance, self.comers, self._stores.rows
         )
         self._joined = JoinedAccesses(text, values, self.pointers, self._described)
-        self._streams = streams.asked(values.analysis.ssa)
+        self._streams = stream_prefetch.asked(values.analysis.ssa)
 
     def load(self, node: Operation, mask: Mask, *, occupied: bool) -> None:
         """Write a load; ``occupied`` says that the mask is known to have a lane."""
@@ -84,8 +84,8 @@ class Memory:
         self._fence(node)
 
     def load_together(self, nodes: Sequence[Operation]) -> bool:
-        """Write loads of all lanes that ``adjacent`` found to be one; False where they are not."""
-        access = self.access(adjacent.together(nodes))
+        """Write loads of all lanes that ``adjacent_loads`` found to be one; False where not."""
+        access = self.access(adjacent_loads.together(nodes))
         alone = self.access(nodes[0])
         access = replace(alone, node=access.node, parts=len(nodes))
         if self.table is not None or alone.tested or self._reach.of(nodes[0]) is not Reach.NEVER:
@@ -107,7 +107,7 @@ class Memory:
             return None
         if any(self._reach.of(node) is not Reach.NEVER for node in family.loads):
             return None
-        node = adjacent.together(family.loads)
+        node = adjacent_loads.together(family.loads)
         access = replace(first, node=node, parts=len(family.loads))
         if access.where is not Where.GLOBAL or not self._confined(access):
             return None
@@ -173,7 +173,7 @@ class Memory:
         """Return what is known of an access, a load or not."""
         instruction = node.instruction
         bits = instruction.type.bits
-        scalar = integer(bits)  # of a store too: see ``values.storage_types``
+        scalar = integer(bits)  # of a store too: see ``environment.storage_types``
         if instruction.op is Op.LD:
             scalar = FLOATS.get(instruction.type, scalar)
         address = node.sources[0]

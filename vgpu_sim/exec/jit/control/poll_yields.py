@@ -4,7 +4,7 @@ What is left of its credit stands in the thread state, where whoever it lets run
 turn costs one decrement in memory, whatever lives in registers.
 """
 
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.launch import THREAD_STOP, THREAD_TURNS, EntryArguments
 
 

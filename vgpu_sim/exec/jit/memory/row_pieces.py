@@ -12,9 +12,9 @@ from vgpu_sim.exec.jit.shapes import linear_algebra
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.shapes.linear import Base, Linear, Shared
 from vgpu_sim.exec.jit.text.masks import MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values import linear_text
-from vgpu_sim.exec.jit.values.values import Values
+from vgpu_sim.exec.jit.values.environment import Values
 
 # More loads than that are no better than a gather.
 _MOST = 4

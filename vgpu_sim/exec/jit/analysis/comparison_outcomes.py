@@ -8,7 +8,7 @@ lanes 32 on none is below 32. Sets of lanes are bits of a number, lane l of stri
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, SsaBlock, Value
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED

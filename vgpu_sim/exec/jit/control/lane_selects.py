@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vgpu_sim.exec.jit.text.masks import Edge, MaskWriter
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 
 
 class Choices:

@@ -3,9 +3,9 @@
 from vgpu_sim.exec.jit.analysis import presumed
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector, signed
-from vgpu_sim.exec.jit.text.text import constant, integer
+from vgpu_sim.exec.jit.text.writer import constant, integer
 from vgpu_sim.exec.jit.values import linear_text
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import Compare
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, INFINITY
 from vgpu_sim.exec.jit.arithmetic.floats import NATIVE, flush_bits
 from vgpu_sim.exec.jit.arithmetic.small_floats import SmallFloats
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.isa import DataType, Instruction, Rounding, Update
 from vgpu_sim.isa.families.atomic import MBARRIER_COUNT, MBARRIER_EXPECTED, MBARRIER_PENDING
 

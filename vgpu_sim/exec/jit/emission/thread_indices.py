@@ -3,7 +3,7 @@
 from vgpu_sim.exec.jit.emission.emitter import Specials
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.text.masks import Mask
-from vgpu_sim.exec.jit.text.text import Text
+from vgpu_sim.exec.jit.text.writer import Text
 
 
 def bases(text: Text, geometry: Geometry, first: str) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ read that no lane asks for.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.isa import DataType, Op, Space, is_visible

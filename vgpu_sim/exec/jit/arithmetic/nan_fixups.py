@@ -8,7 +8,7 @@ first operand, for anything else the number.
 from typing import Final
 
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.isa import DataType
 
 _NAMES: Final = {DataType.F32: ("float", "ps"), DataType.F64: ("double", "pd")}

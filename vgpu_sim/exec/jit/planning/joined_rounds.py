@@ -1,8 +1,8 @@
 """Loops of known trips with more sums than registers: several rounds in one block.
 
-Each turn of such a loop loads and stores every sum. ``chains`` brings the steps of several rounds
-in an order that needs few registers, which it can where they stand in one block. Nothing but pure
-words and plain loads is copied, and how often a round runs stays what it was.
+Each turn of such a loop loads and stores every sum. ``sum_chains`` brings the steps of several
+rounds in an order that needs few registers, which it can where they stand in one block. Nothing but
+pure words and plain loads is copied, and how often a round runs stays what it was.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     sources_of,
 )
 from vgpu_sim.exec.jit.numbers import fold
-from vgpu_sim.exec.jit.planning import chains
+from vgpu_sim.exec.jit.planning import sum_chains
 from vgpu_sim.isa import Literal, is_visible
 
 _SUMS = 24  # more than that are kept in no CPU's registers, beside their factors
@@ -48,7 +48,7 @@ def _suits(ssa: SsaFunction, block: SsaBlock) -> bool:
     """Return whether a block that is its own loop has many sums, and may be copied."""
     if any(isinstance(n, Operation) and is_visible(n.instruction) for n in block.nodes):
         return False
-    return chains.sums_of(ssa, block.index) > _SUMS and 2 * len(block.nodes) <= _NODES
+    return sum_chains.sums_of(ssa, block.index) > _SUMS and 2 * len(block.nodes) <= _NODES
 
 
 def _read_elsewhere(ssa: SsaFunction, block: SsaBlock) -> bool:

@@ -8,7 +8,7 @@ only there may LLVM not take it that arithmetic rounds to nearest.
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from vgpu_sim.exec.jit.text.text import BITS, Text
+from vgpu_sim.exec.jit.text.writer import BITS, Text
 from vgpu_sim.isa import Rounding
 
 _REGISTER_BITS: Final = 512

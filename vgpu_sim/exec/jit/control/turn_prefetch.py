@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from vgpu_sim.exec.jit.control import ahead
+from vgpu_sim.exec.jit.control import block_prefetch
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, Source, Value
@@ -22,7 +22,7 @@ from vgpu_sim.exec.jit.memory import rows, wraps
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.text.masks import FULL
-from vgpu_sim.exec.jit.values.values import Form
+from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.isa import EFFECTS, Op, Space
 
 _MOST_LINES: Final = 64  # of a load
@@ -114,7 +114,7 @@ class NextTurn:
         shape = self._values.shape(source, source.bits)
         if isinstance(shape, Vector) and shape.hoped is None:
             return False
-        if not ahead.is_computed(node):
+        if not block_prefetch.is_computed(node):
             return False
         if not all(self._made_of(s, body, words, phis, depth - 1) for s in node.sources):
             return False
@@ -160,6 +160,6 @@ class NextTurn:
     def _lines(self, access: Access, starts: list[str]) -> list[str]:
         """Return pointers into the lines of rows."""
         size = self._emitter.text.width * access.element_bytes * access.count
-        steps = range(0, size, ahead.LINE_BYTES)
+        steps = range(0, size, block_prefetch.LINE_BYTES)
         moved = self._emitter.memory.pointers.moved
         return list(dict.fromkeys(moved(start, n) for start in starts for n in steps))[:_MOST_LINES]

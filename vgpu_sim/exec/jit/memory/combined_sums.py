@@ -16,11 +16,11 @@ what faults does so at its own word.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, SsaFunction, used_values
-from vgpu_sim.exec.jit.progress import polls
+from vgpu_sim.exec.jit.progress import polling_loops
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
-from vgpu_sim.exec.jit.text.text import Text, integer
+from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.exec.jit.values.launch import CONTEXT_APERTURE_LIMIT
 from vgpu_sim.isa import EFFECTS, Op, Space, Update
 
@@ -49,7 +49,7 @@ def is_sum(ssa: SsaFunction, node: Operation) -> bool:
 def element_bits(analysis: Analysis) -> int:
     """Return the width of a kernel's sums that may wait; 0 if none may, or all are in rows."""
     ssa, widths, spread = analysis.ssa, set(), False
-    if polls.waits(ssa):
+    if polling_loops.waits(ssa):
         return 0
     for block in ssa.blocks.values():
         for node in block.nodes:

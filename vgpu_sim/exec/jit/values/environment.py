@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
 from vgpu_sim.exec.jit.analysis.nans import CANONICAL, NanPlan
-from vgpu_sim.exec.jit.arithmetic import fixups
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
+from vgpu_sim.exec.jit.arithmetic import nan_fixups
 from vgpu_sim.exec.jit.ir.ssa import (
     Condition,
     Merge,
@@ -23,7 +23,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     results_of,
 )
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, PerStrip, Vector
-from vgpu_sim.exec.jit.text.text import BITS, Text, constant, integer
+from vgpu_sim.exec.jit.text.writer import BITS, Text, constant, integer
 from vgpu_sim.isa import DataType, Literal, Op
 
 FLOATS = {DataType.F32: "float", DataType.F64: "double"}
@@ -303,8 +303,8 @@ class Values:
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)
-        if vector and fixups.available(text.width, type_):
-            return fixups.canonical(text, number, type_), whole
+        if vector and nan_fixups.available(text.width, type_):
+            return nan_fixups.canonical(text, number, type_), whole
         bits = self.cast(value, held, whole, vector)
         is_nan = text.let(f"fcmp uno {text.type_of(scalar, vector)} {number}, {number}")
         canonical = text.const(CANONICAL[type_], whole, vector)

@@ -2,14 +2,14 @@
 
 From the stores backward: a store reads its data for the lanes that can come to it, what computes
 lane by lane reads the lanes that are read of its result, a shuffle by known distances reads where
-it moves them from. All else reads all lanes. Sets of lanes as in ``outcomes``.
+it moves them from. All else reads all lanes. Sets of lanes as in ``comparison_outcomes``.
 """
 
 from collections.abc import Iterable, Iterator
 
-from vgpu_sim.exec.jit.analysis import outcomes
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis import comparison_outcomes
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
@@ -31,10 +31,10 @@ _BY_LANE = frozenset(
 class Wanted:
     """The lanes that are read of each value of one function version."""
 
-    def __init__(self, analysis: Analysis, comers: outcomes.Comers) -> None:
+    def __init__(self, analysis: Analysis, comers: comparison_outcomes.Comers) -> None:
         self._analysis = analysis
         self._comers = comers
-        self._all = outcomes.every_lane(analysis.algebra)
+        self._all = comparison_outcomes.every_lane(analysis.algebra)
         self._lanes: dict[Value, int] = {}
         nodes = [(block, node) for block in reversed(analysis.order) for node in self._nodes(block)]
         for block in analysis.ssa.blocks.values():

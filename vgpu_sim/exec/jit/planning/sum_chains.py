@@ -12,7 +12,7 @@ look beyond a label: an annotation for debuggers, of which nothing is left in th
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from vgpu_sim.exec.jit.analysis.analysis import Analysis
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,

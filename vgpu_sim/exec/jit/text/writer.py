@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from vgpu_sim.exec.jit.text.known import Known
+from vgpu_sim.exec.jit.text.value_numbering import Known
 
 BITS = {
     "i1": 1,

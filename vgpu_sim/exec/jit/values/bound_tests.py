@@ -7,11 +7,11 @@ lanes, the least and the greatest lane tell of all: two comparisons, for a vecto
 
 from typing import Final
 
-from vgpu_sim.exec.jit.ir.layout import Level
+from vgpu_sim.exec.jit.ir.block_order import Level
 from vgpu_sim.exec.jit.ir.ssa import Condition, Operation, Source, Value
 from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
-from vgpu_sim.exec.jit.values.values import Form, Values
+from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import EFFECTS, BoolOp, Compare, DataType, Family, Op
 
 _BITS: Final = 32
