@@ -37,6 +37,18 @@ PLANTED = {
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
     "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
+    "Inside the JIT": (
+        "vgpu_sim/exec/jit/text/writer.py",
+        "import vgpu_sim.exec.jit.values.launch",
+    ),
+    "No other room knows how the JIT writes code": (
+        "vgpu_sim/worker/placing.py",
+        "import vgpu_sim.exec.jit.memory.loads",
+    ),
+    "LLVM's library only where text becomes objects": (
+        "vgpu_sim/exec/jit/planning/choose.py",
+        "import llvmlite",
+    ),
     "No two rooms import each other, at any depth": (
         "vgpu_sim/isa/types.py",
         "import vgpu_sim.isa.table",
@@ -111,6 +123,14 @@ def test_a_folder_that_is_not_in_the_order_is_refused(packages: Path) -> None:
     stray.mkdir()
     (stray / "__init__.py").touch()
     assert "misplaced" in lint_imports(packages)
+
+
+def test_no_room_of_the_jit_holds_more_than_can_be_seen_at_once() -> None:
+    jit = ROOT / "vgpu_sim" / "exec" / "jit"
+    assert [path.name for path in jit.glob("*.py")] == ["__init__.py"]
+    rooms = [path for path in jit.iterdir() if (path / "__init__.py").exists()]
+    assert len(rooms) > 10
+    assert not [room.name for room in rooms if len(list(room.rglob("*.py"))) > 25]
 
 
 def test_nothing_shadows_the_standard_library() -> None:

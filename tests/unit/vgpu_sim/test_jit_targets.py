@@ -110,7 +110,7 @@ def test_another_target_is_another_entry_of_the_cache_and_ends_with_its_block() 
     here = llvm.target()
     for target in (here, *_TARGETS.values()):
         with llvm.generating_for(target):
-            keys.add(jit.compiler.content_key(module, module.functions[0], (32, 1, 1), None))
+            keys.add(jit.content_key(module, module.functions[0], (32, 1, 1), None))
     assert len(keys) == 4
     assert llvm.target() == here
 

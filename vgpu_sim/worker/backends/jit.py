@@ -14,10 +14,18 @@ from pathlib import Path
 from typing import Final
 
 from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError
-from vgpu_sim.exec.jit import Compiler, Loaded, NativeCode, UnsupportedError, refusals
-from vgpu_sim.exec.jit.control.assemble import ENTRY
+from vgpu_sim.exec.jit import (
+    ENTRY,
+    SIMPLEST,
+    Compiler,
+    Loaded,
+    NativeCode,
+    UnsupportedError,
+    content_key,
+    key_of,
+    refusals,
+)
 from vgpu_sim.exec.jit.objects import elf
-from vgpu_sim.exec.jit.objects.compiler import SIMPLEST, content_key, key_of
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import (
     EmitError,
