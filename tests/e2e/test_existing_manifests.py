@@ -6,7 +6,6 @@ nvidia-smi, the metrics endpoint, and Python's NVML tools, unmodified, in a pod.
 
 import contextlib
 import io
-import json
 import re
 import subprocess
 import sys
@@ -17,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import helm_release
 import pytest
 from cluster import EXAMPLES, SAMPLE_IMAGE, Cluster, forwarded, pod_of, until
 
-CHART = Path(__file__).parents[2] / "charts" / "tessera"
 VALUES = (
     "resourcePrefix=nvidia.com",
     "migStrategy=single",
@@ -32,41 +31,19 @@ TOOLS = ("nvidia-ml-py", "nvitop", "gpustat")
 CONFIG, STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 
 
-def before() -> dict[str, Any]:
-    """Return the values that the release was installed with."""
-    command = ["helm", "get", "values", "tessera", "-n", "tessera-system", "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
-    found: dict[str, Any] = json.loads(done.stdout) or {}
-    return found
-
-
-def install(values: dict[str, Any], *changed: str) -> None:
-    """Upgrade the release to exactly these values, with some changed."""
-    command = ["helm", "upgrade", "tessera", str(CHART), "-n", "tessera-system", "--reset-values"]
-    settings = [f"--set={one}" for one in changed]
-    done = subprocess.run(
-        [*command, "-f", "-", *settings],
-        input=json.dumps(values),
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope="module")
 def as_theirs(whole_cluster: Cluster) -> Iterator[Cluster]:
     """The chart with a team's values; one node is theirs to configure by its label."""
-    values = before()
+    values = helm_release.values()
     whole_cluster.delete("miglayout", "seven")
-    install(values, *VALUES)
+    helm_release.upgrade(values, *VALUES)
     try:
         until(lambda: gpus(whole_cluster) == [2, 2], 180)  # MIG off: both GPUs of both nodes, whole
         yield whole_cluster
     finally:
         for node in names(whole_cluster):
             whole_cluster.kubectl("label", "node", node, f"{CONFIG}-")
-        install(values)
+        helm_release.upgrade(values)
         whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-7x1g.yaml"))
         wait = ["wait", "--for=condition=Ready", "gpupolicy/default", "miglayout/seven"]
         whole_cluster.kubectl(*wait, "--timeout=240s")

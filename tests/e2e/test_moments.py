@@ -1,4 +1,4 @@
-"""At any moment of a change of layouts or of a restart a pod may come: it waits, and none fails.
+"""At any moment of a change of layouts a pod may come: it waits, and none fails.
 
 The moments are drawn; `make test` tries some, `make soak` two hundred of each.
 """
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import SYSTEM, Cluster, in_node, pod_of, until
+from cluster import Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
 PROFILE = "2g.20gb"
@@ -25,8 +25,6 @@ LAYOUTS = (
     [("3g.40gb", 3)],  # no board can hold these
     [("7g.80gb", 1), ("1g.10gb", 1)],
 )
-# What the kubelet or containerd does to a pod while itself is restarted (reason, or message).
-THEIR_OWN = {"kubelet": ("context canceled", "StartError")}
 MOMENTS = [10, pytest.param(200, marks=pytest.mark.soak)]
 SOAK = [pytest.param(200, marks=pytest.mark.soak)]
 
@@ -149,51 +147,3 @@ def test_no_pod_fails_while_two_authors_edit(
             stream.add(1)
         time.sleep(drawn.choice((0.3, 2, 4, 6)))
         assert stream.failures() == []
-
-
-def _delete_pod(component: str) -> Callable[[Cluster, str], object]:
-    def act(cluster: Cluster, node: str) -> object:
-        name = pod_of(cluster, component, node)
-        return cluster.kubectl("-n", SYSTEM, "delete", "pod", name, "--wait=false")
-
-    return act
-
-
-RESTARTS: dict[str, Callable[[Cluster, str], object]] = {
-    "agent": _delete_pod("node"),
-    "agent killed": lambda _, node: in_node(
-        node, "pkill", "-KILL", "-f", "bin/tessera-device-plugin( |$)"
-    ),
-    "gpud killed": lambda _, node: in_node(node, "pkill", "-KILL", "-f", "bin/tessera-gpud( |$)"),
-    "operator": lambda cluster, _: cluster.kubectl(
-        *("-n", SYSTEM, "delete", "pod", "-l", "app.kubernetes.io/component=operator"),
-        "--wait=false",
-    ),
-    "kubelet": lambda _, node: in_node(node, "systemctl", "restart", "kubelet"),
-    "containerd": lambda _, node: in_node(node, "systemctl", "restart", "containerd"),
-}
-
-
-@pytest.mark.parametrize("moments", SOAK)
-@pytest.mark.parametrize("victim", RESTARTS)
-def test_no_pod_fails_at_any_moment_of_a_restart(
-    whole_cluster: Cluster,
-    namespace: Cluster,
-    sample_pod: Manifest,
-    node: str,
-    victim: str,
-    moments: int,
-) -> None:
-    """Pods come ten a second around it; what is the kubelet's own or containerd's is named."""
-    stream = Stream(namespace, lambda name: sample_pod(name, "--n", "1024", node=node))
-    for _ in range(moments // 20):
-        stream.add(5)
-        RESTARTS[victim](whole_cluster, node)
-        for _ in range(15):
-            stream.add(1)
-            time.sleep(0.1)
-        until(lambda: not stream.outcomes()["Pending"], 180)
-        until(lambda: not stream.outcomes()["Running"], 120)
-    own = THEIR_OWN.get(victim, ()) or (("exit code 255",) if victim == "containerd" else ())
-    failures = [why for why in stream.failures() if not any(word in why for word in own)]
-    assert failures == []
