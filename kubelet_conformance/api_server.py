@@ -18,6 +18,7 @@ import yaml
 from kubelet_conformance import protobuf
 
 _WATCH_S = 30.0
+_END_S = 0.02  # until it notices that it is to end
 _CORE, _GROUP = 2, 3  # how many parts of a path come before the namespace or the resource: /api/v1
 _LISTS = {
     "nodes": "NodeList",
@@ -43,7 +44,7 @@ class ApiServer:
         self._server.daemon_threads = True
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(_END_S,), daemon=True).start()
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -138,6 +138,167 @@ BREAKS = {
 }
 
 
+class Followed(Plugin):
+    """A plugin whose lists a test makes, and which keeps what it is asked."""
+
+    def __init__(self, lists: tuple[dict[str, str], ...] = ({"a": "Healthy"},)) -> None:
+        super().__init__()
+        self.sent = list(lists)
+        self.started: list[list[str]] = []
+        self.options.pre_start_required = True
+
+    @property
+    def lists(self) -> Any:
+        return [tuple(self.device(n, 0, h) for n, h in one.items()) for one in self.sent]
+
+    @lists.setter
+    def lists(self, value: Any) -> None:
+        pass
+
+    def healthy(self) -> list[str]:
+        return sorted(name for name, health in self.devices().items() if health == "Healthy")
+
+    def pre_start(self, ids: list[str]) -> None:
+        self.started.append(ids)
+
+
+class Judged:
+    """A setting with such plugins; its commands and its waiting are functions of a test."""
+
+    timeout_s = 1.0
+
+    def __init__(self, *plugins: Any, **commands: Any) -> None:
+        self.plugins = {f"r{number}": one for number, one in enumerate(plugins)}
+        self.commands = commands
+        self.kubelet = SimpleNamespace(
+            resources=lambda: self.plugins, refused=[], refuse_lists=False, held={}
+        )
+
+    def ask(self, name: str) -> bool:
+        if command := self.commands.get(name):
+            command()
+        return bool(command)
+
+    @staticmethod
+    def wait(condition: Any) -> bool:
+        return bool(condition())
+
+
+def judge(name: str, judged: Judged) -> None:
+    getattr(plugin_checks, f"test_{name}")(judged)
+
+
+def refused_by(name: str, judged: Judged) -> None:
+    with pytest.raises(AssertionError):
+        judge(name, judged)
+
+
+def test_what_nothing_registered_for_or_was_refused_does_not_register() -> None:
+    judge("registers", Judged(Plugin()))
+    refused_by("registers", Judged())
+    judged = Judged(Plugin())
+    judged.kubelet.refused.append("version v2")
+    refused_by("registers", judged)
+
+
+def test_options_are_compared_where_register_had_some() -> None:
+    found, silent = Plugin(), Plugin()
+    silent.registered_options = None
+    judge("options", Judged(found, silent))
+    with pytest.raises(pytest.skip.Exception):
+        judge("options", Judged(silent))
+
+
+def test_a_start_is_announced_to_those_that_ask_for_it() -> None:
+    asks, does_not = Followed(), Followed()
+    does_not.options.pre_start_required = False
+    judge("pre_start", Judged(asks, does_not))
+    assert (asks.started, does_not.started) == ([["a"]], [])
+    with pytest.raises(pytest.skip.Exception):
+        judge("pre_start", Judged(does_not))
+
+
+@pytest.mark.parametrize("name", ["preferred", "allocate_containers"])
+def test_what_is_not_offered_is_not_tried(name: str) -> None:
+    one = Followed()
+    one.options.get_preferred_allocation_available = False
+    with pytest.raises(pytest.skip.Exception):
+        judge(name, Judged(one))
+
+
+def test_sixteen_devices_of_a_resource_are_tried() -> None:
+    ids = [f"g{number:02}" for number in range(20)]
+    plugin = Followed((dict.fromkeys(ids, "Healthy"),))
+    asked: list[Any] = []
+    plugin.allocate = lambda *given: [asked.append(given), plugin.answer("g")][1:]
+    judge("allocate", Judged(plugin))
+    assert asked == [([name],) for name in ids[:16]]
+    sizes: list[int] = []
+
+    def prefer(there: list[str], must: list[str], size: int) -> list[str]:
+        sizes.append(size)
+        return [*must, *(name for name in there if name not in must)][:size]
+
+    plugin.prefer = prefer
+    judge("preferred", Judged(plugin))
+    assert sorted(set(sizes)) == list(range(1, 17))
+
+
+def test_a_held_device_stays_listed_also_while_the_kubelet_refuses_lists() -> None:
+    for leaves, passes in ((False, True), (True, False)):
+        plugin = Followed(({"a": "Healthy", "b": "Healthy"},))
+        judged = Judged(plugin)
+        seen: list[Any] = []
+
+        def again(within_s: float, judged=judged, seen=seen, leaves=leaves) -> dict[str, str]:
+            seen.append((judged.kubelet.refuse_lists, judged.kubelet.held))
+            return {"b": "Healthy"} if leaves else {"a": "Healthy", "b": "Healthy"}
+
+        plugin.first_list_again = again
+        if passes:
+            judge("pod_resources", judged)
+        else:
+            refused_by("pod_resources", judged)
+        assert seen == [(True, {"example.com/gpu": ["a"]})]
+        assert (judged.kubelet.refuse_lists, judged.kubelet.held) == (False, {})
+
+
+WELL, SICK = {"a": "Healthy", "b": "Healthy"}, {"a": "Unhealthy", "b": "Healthy"}
+
+
+@pytest.mark.parametrize(
+    ("sent", "passes"),
+    [
+        ([SICK], True),
+        ([SICK, WELL], True),
+        ([WELL], False),
+        ([], False),
+        ([{"a": "Unhealthy"}], False),
+        ([SICK, {"b": "Healthy"}], False),
+    ],
+)
+def test_a_device_that_breaks_is_sent_as_unhealthy(
+    sent: list[dict[str, str]], passes: bool
+) -> None:
+    plugin = Followed((SICK, WELL))  # it was sick before: that is no answer
+    plugin.name = "one"
+    judged = Judged(plugin, Followed(), **{"break": lambda: plugin.sent.extend(sent)})
+    if passes:
+        judge("health", judged)
+    else:
+        refused_by("health", judged)
+
+
+def test_a_device_that_mends_is_sent_as_healthy() -> None:
+    plugin = Followed((SICK,))
+    judge("health_mended", Judged(plugin, mend=lambda: plugin.sent.append(WELL)))
+    refused_by("health_mended", Judged(plugin, mend=lambda: plugin.sent.append(SICK)))
+    refused_by("health_mended", Judged(Followed(), plugin, mend=lambda: None))
+    for name in ("health", "health_mended"):
+        with pytest.raises(pytest.skip.Exception):
+            judge(name, Judged(plugin))
+
+
 def check(name: str, resource: Any) -> None:
     kubelet = SimpleNamespace(resources=lambda: {"r": resource}, refused=[])
     getattr(plugin_checks, f"test_{name}")(SimpleNamespace(kubelet=kubelet, timeout_s=1.0))

@@ -13,7 +13,8 @@ import grpc
 import pytest
 
 from device_plugin.proto import registration_pb2 as reg, registration_pb2_grpc as reg_grpc
-from kubelet_conformance.api_server import ApiServer
+from kubelet_conformance import api_server
+from kubelet_conformance.api_server import ApiServer, _merge
 from kubelet_conformance.kubelet import SimulatedKubelet, is_extended_resource
 
 SOON = 20.0
@@ -207,3 +208,152 @@ def test_a_watch_yields_each_later_change_of_its_kind_and_namespace_once() -> No
         assert {one["object"]["metadata"]["name"] for one in seen} == {"a"}
         api.put(kind, {"metadata": {"name": "late"}}, "ns")
         assert next(watch)["object"]["metadata"]["name"] == "late"
+
+
+def test_the_server_names_dates_and_numbers_what_is_written() -> None:
+    kind = "resource.k8s.io/v1/resourceslices"
+    with ApiServer() as api:
+        assert api.version() == 1
+        first = api.put(kind, {"metadata": {"generateName": "gpu-"}})["metadata"]
+        second = api.put(kind, {"metadata": {"generateName": "gpu-"}})["metadata"]
+        bare = api.put(kind, {})["metadata"]
+        assert first["name"] != second["name"]
+        assert all(len(one["name"]) == len("gpu-") + 5 for one in (first, second))
+        assert bare["name"].startswith("object-")
+        assert "namespace" not in bare
+        assert bare["creationTimestamp"]
+        assert [int(one["resourceVersion"]) for one in (first, second, bare)] == [2, 3, 4]
+        again = api.put(
+            kind, {"metadata": {"name": first["name"], "uid": "mine", "creationTimestamp": "t"}}
+        )["metadata"]
+        assert (again["uid"], again["creationTimestamp"]) == (first["uid"], "t")
+        assert (first["generation"], again["generation"]) == (1, 1)
+        mine = api.put(kind, {"metadata": {"name": "x", "uid": "mine"}})["metadata"]
+        assert mine["uid"] == "mine"
+        gone = api.delete(kind, "x")
+        assert gone is not None
+        assert int(gone["metadata"]["resourceVersion"]) == api.version() == 7
+        assert api.get(kind, "x") is None
+        assert api.put(kind, {"metadata": {"name": "x"}})["metadata"]["generation"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "version"),
+    [
+        ("/api/v1/nodes", "NodeList", "v1"),
+        ("/api/v1/namespaces/ns/pods", "PodList", "v1"),
+        ("/apis/resource.k8s.io/v1/resourceslices", "ResourceSliceList", "resource.k8s.io/v1"),
+        ("/apis/resource.k8s.io/v1/deviceclasses", "DeviceClassList", "resource.k8s.io/v1"),
+        ("/apis/example.com/v1/things", "List", "example.com/v1"),
+    ],
+)
+def test_a_list_has_the_kind_that_go_clients_take(path: str, kind: str, version: str) -> None:
+    with ApiServer() as api:
+        _, found = call(api, "GET", path)
+        assert found == {
+            "kind": kind,
+            "apiVersion": version,
+            "metadata": {"resourceVersion": "1"},
+            "items": [],
+        }
+
+
+def test_objects_of_the_core_group_and_of_no_namespace_have_paths() -> None:
+    with ApiServer() as api:
+        api.put("v1/nodes", {"metadata": {"name": "n"}})
+        api.put("v1/namespaces", {"metadata": {"name": "ns"}})
+        for path in ("/api/v1/nodes/n", "/api/v1/namespaces/ns"):
+            status, found = call(api, "GET", path)
+            assert (status, found["metadata"]["generation"]) == (200, 1)
+        status, found = call(api, "GET", "/api/v1/nodes/other")
+        assert (status, found["code"], found["reason"]) == (404, 404, "NotFound")
+        assert "/api/v1/nodes/other not found" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "merged"),
+    [
+        ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}, {"a": {"b": 3, "c": 2}}),
+        ({"a": {"b": 1}}, {"a": {"b": None}}, {"a": {}}),
+        ({"a": 1}, {"b": None}, {"a": 1}),
+        ({"a": 1}, {"a": {"b": None, "c": 1}}, {"a": {"c": 1}}),
+        ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
+        ({"a": {"b": 1}}, {"a": "text"}, {"a": "text"}),
+    ],
+)
+def test_merging_is_as_rfc_7386_has_it(old: Any, new: Any, merged: Any) -> None:
+    before = json.dumps(old)
+    assert _merge(old, new) == merged
+    assert json.dumps(old) == before, "what was there is not changed in place"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "message"),
+    [
+        ("application/vnd.kubernetes.protobuf", b"{}", "begins with"),
+        ("application/vnd.kubernetes.protobuf", b"k8s\0\x80", "in the middle"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_answered(kind: str, body: bytes, message: str) -> None:
+    with ApiServer() as api:
+        request = urllib.request.Request(
+            f"{api.url}{CLAIMS}", method="POST", data=body, headers={"Content-Type": kind}
+        )
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=SOON)
+        with refused.value as answer:
+            found = json.load(answer)
+        assert (answer.code, found["reason"], found["status"]) == (400, "BadRequest", "Failure")
+        assert message in found["message"]
+        assert api.all("resource.k8s.io/v1/resourceclaims") == []
+
+
+def test_a_body_that_is_no_object_is_an_empty_one_and_yaml_is_read() -> None:
+    with ApiServer() as api:
+        for body, name in ((b"[1]", "object-"), (b"", "object-"), (b"metadata:\n  name: y\n", "y")):
+            request = urllib.request.Request(f"{api.url}{CLAIMS}", method="POST", data=body)
+            with urllib.request.urlopen(request, timeout=SOON) as reply:
+                assert json.load(reply)["metadata"]["name"].startswith(name)
+
+
+def lines(api: ApiServer, query: str, count: int) -> list[tuple[str, str]]:
+    """Return the first changes of a watch over HTTP: type and name."""
+    found = []
+    with urllib.request.urlopen(f"{api.url}{CLAIMS}?watch={query}", timeout=SOON) as reply:
+        for _ in range(count):
+            event = json.loads(reply.readline())
+            found.append((event["type"], event["object"]["metadata"]["name"]))
+    return found
+
+
+def test_a_watch_over_http_begins_after_its_version_and_selects() -> None:
+    kind = "resource.k8s.io/v1/resourceclaims"
+    with ApiServer() as api:
+        for name, driver in (("a", "d"), ("b", "e"), ("c", "d")):
+            api.put(kind, {"metadata": {"name": name}, "spec": {"driver": driver}}, "ns")
+        assert lines(api, "1&resourceVersion=2", 2) == [("ADDED", "b"), ("ADDED", "c")]
+        chosen = "true&resourceVersion=1&fieldSelector=spec.driver%3Dd"
+        assert lines(api, chosen, 2) == [("ADDED", "a"), ("ADDED", "c")]
+        status, found = call(api, "GET", f"{CLAIMS}?watch=true&sendInitialEvents=true")
+        assert (status, found["reason"]) == (422, "Invalid")
+        assert call(api, "GET", f"{CLAIMS}?watch=false")[1]["kind"] == "ResourceClaimList"
+
+
+def test_a_watch_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api_server, "_WATCH_S", 0.01)
+    with ApiServer() as api:
+        api.put("v1/pods", {"metadata": {"name": "a"}}, "ns")
+        assert list(api.watch("v1/pods", "", api.version())) == []
+        assert [one["type"] for one in api.watch("v1/pods", "", 0)] == ["ADDED"]
+        with urllib.request.urlopen(f"{api.url}/api/v1/pods?watch=1", timeout=SOON) as reply:
+            assert reply.read() == b"", "of changes from now on"
+
+
+def test_a_configuration_for_clients_leads_to_the_server() -> None:
+    with ApiServer() as api:
+        found = api.kubeconfig()
+        (context,) = found["contexts"]
+        assert context["name"] == found["current-context"]
+        assert found["clusters"][0]["cluster"]["server"] == api.url
+        assert context["context"]["cluster"] == found["clusters"][0]["name"]
+        assert context["context"]["user"] == found["users"][0]["name"]
