@@ -303,7 +303,8 @@ def test_a_body_that_cannot_be_read_is_answered(kind: str, body: bytes, message:
             urllib.request.urlopen(request, timeout=SOON)
         with refused.value as answer:
             found = json.load(answer)
-        assert (answer.code, found["reason"], found["status"]) == (400, "BadRequest", "Failure")
+        assert (answer.code, found["code"], found["reason"]) == (400, 400, "BadRequest")
+        assert (found["kind"], found["status"]) == ("Status", "Failure")
         assert message in found["message"]
         assert api.all("resource.k8s.io/v1/resourceclaims") == []
 
@@ -335,7 +336,7 @@ def test_a_watch_over_http_begins_after_its_version_and_selects() -> None:
         chosen = "true&resourceVersion=1&fieldSelector=spec.driver%3Dd"
         assert lines(api, chosen, 2) == [("ADDED", "a"), ("ADDED", "c")]
         status, found = call(api, "GET", f"{CLAIMS}?watch=true&sendInitialEvents=true")
-        assert (status, found["reason"]) == (422, "Invalid")
+        assert (status, found["code"], found["reason"]) == (422, 422, "Invalid")
         assert call(api, "GET", f"{CLAIMS}?watch=false")[1]["kind"] == "ResourceClaimList"
 
 
@@ -357,3 +358,16 @@ def test_a_configuration_for_clients_leads_to_the_server() -> None:
         assert found["clusters"][0]["cluster"]["server"] == api.url
         assert context["context"]["cluster"] == found["clusters"][0]["name"]
         assert context["context"]["user"] == found["users"][0]["name"]
+
+
+def test_nothing_of_a_server_is_left_when_it_has_ended() -> None:
+    before = set(threading.enumerate())
+    with ApiServer() as api:
+        call(api, "GET", "/api/v1/nodes")
+        made = set(threading.enumerate()) - before
+    assert made
+    for thread in made:
+        thread.join(SOON)
+        assert not thread.is_alive()
+    with pytest.raises(OSError, match="refused"):
+        call(api, "GET", "/api/v1/nodes")
