@@ -54,7 +54,7 @@ judge: venv
 conformance: judge ## judge device plugins and DRA drivers, ours and others'; writes docs/conformance.md
 	@PYTHONPATH=tests/support:operator $(BIN)/python -m conformance_subjects
 
-mutate: venv ## would the tests notice? a sample of small defects (N=95 SEED=1 ROOM=jit ARGS=--narrow)
+mutate: venv ## would the tests notice? a sample of small defects (N=95 SEED=1 ROOM=jit ARGS=--narrow or --record)
 	$(BIN)/python tests/mutation -n $(or $(N),95) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
 
 fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 calls=1 kernel=FILE); or ir=1, text=all, proofs=1

@@ -25,10 +25,13 @@ from queue import SimpleQueue
 import c_edits
 import python_edits
 from edits import Edit, neutral
+from reach import Reach
+from recording import record
 from rooms import NOT_MUTATED, ROOMS, Room
 from trial import Outcome, Tree, Verdict
 
 ROOT = Path(__file__).parents[2]
+RECORD = ROOT / "out" / "reach.json"
 
 
 def candidates(room: Room) -> list[Edit]:
@@ -70,6 +73,11 @@ def main() -> int:
     """Try a sample; 0 when nothing survived, 1 when something did, 2 when the tests fail anyway."""
     options = _options()
     rooms = [room for room in ROOMS if not options.room or room.name in options.room]
+    reach = Reach.read(RECORD)
+    if options.record:
+        with tempfile.TemporaryDirectory(prefix="tessera-mutate-") as scratch:
+            record(ROOT, Path(scratch), rooms, reach, RECORD)
+        return 0
     if options.narrow:
         rooms = [replace(room, stages=room.stages[:1]) for room in rooms]
     if options.only:
@@ -83,7 +91,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tessera-mutate-") as scratch:
         trees: SimpleQueue[Tree] = SimpleQueue()
         for job in range(options.jobs):
-            trees.put(Tree(ROOT, Path(scratch) / str(job)))
+            trees.put(Tree(ROOT, Path(scratch) / str(job), reach))
 
         if not options.no_neutral:
             tree = trees.get()
@@ -130,6 +138,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument(
         "--no-neutral", action="store_true", help="the neutral trials are known to survive"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="note which tests reach which line of C, and end"
     )
     parser.add_argument("--minutes", type=float, help="begin no mutation after so long")
     parser.add_argument(

@@ -25,9 +25,13 @@ class Edit:
         """Return the file's text with the mutation in it."""
         return text[: self.start] + self.new + text[self.end :]
 
+    def line(self, text: str) -> int:
+        """Return the number of the line that it begins in."""
+        return text.count("\n", 0, self.start) + 1
+
     def describe(self, text: str) -> str:
         """Return ``path:line:column: kind: old → new``, the parts on one line."""
-        line = text.count("\n", 0, self.start) + 1
+        line = self.line(text)
         column = self.start - text.rfind("\n", 0, self.start)
         old, new = (" ".join(part.split()) for part in (text[self.start : self.end], self.new))
         return (

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from edits import Edit
 from outcomes import STAGE_TIMED_OUT, Failure, Outcome, Verdict, failure_in, verdict_of
+from reach import Reach
 from rooms import LAST, Room
 
 TEST_LIMIT_S = 120
 STAGE_LIMIT_S = 900
 """Longer than any stage takes on a busy machine; a mutation that hangs is killed by it."""
+_LIBRARIES = "vgpu_sim/native/lib"
 _IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = (
     "operator",
@@ -37,8 +39,11 @@ _COPIED_FILES = ("pyproject.toml", ".importlinter", "README.md", "hatch_build.py
 class Tree:
     """A private copy of the checkout in which mutations are tried one after another."""
 
-    def __init__(self, root: Path, directory: Path) -> None:
+    def __init__(self, root: Path, directory: Path, reach: Reach | None = None) -> None:
         self.directory = directory
+        self._reach = reach or Reach()
+        self._objects = directory.with_name(f"{directory.name}.objects")
+        self._built = directory.with_name(f"{directory.name}.built")
         self._output = directory.with_name(f"{directory.name}.log")
         directory.mkdir(parents=True)
         for name in (*_COPIED, "docs", "benchmarks"):
@@ -50,32 +55,50 @@ class Tree:
 
     def attempt(self, edit: Edit, room: Room) -> Outcome:
         """Run the tests against a mutation; the copy's sources are as they were afterwards."""
+        if not self._built.exists():
+            assert self.builds(), self._output.read_text(errors="replace")
+            shutil.copytree(self.directory / _LIBRARIES, self._built, symlinks=True)
         started = time.monotonic()
         path = self.directory / edit.path
         text = path.read_text(encoding="utf-8")
         path.write_text(edit.apply(text), encoding="utf-8")
         failure = None
         try:
-            # Libraries may still be those of the mutation before.
-            if not (_is_python_or_c(edit, text) and self.builds()):
+            if not (_is_python_or_c(edit, text) and self._compiles(edit)):
                 verdict = Verdict.INVALID
             else:
-                failure = self.first_failure(room, edit)
+                failure = self.first_failure(room, edit, text)
                 verdict = verdict_of(failure)
         finally:
             path.write_text(text, encoding="utf-8")
+            if edit.path.suffix == ".c":
+                self._put_back()
         return Outcome(verdict, time.monotonic() - started, failure)
 
-    def first_failure(self, room: Room, edit: Edit) -> Failure | None:
+    def first_failure(self, room: Room, edit: Edit, text: str) -> Failure | None:
         """Run all of a room's stages, of each the tests of the mutated file first.
 
-        Tests that cannot see that file are left out, but for an edit that nobody may notice.
+        Tests that cannot see that file are left out, but for an edit that nobody may notice. Where
+        it is known which tests reach the line, these alone run, the fastest first.
         """
         tried: set[str] = set()
+        reaching = self._reach.reaching(edit.path, text, edit.line(text))
+        if reaching is not None and not edit.is_neutral:
+            every = {test for stage in room.stages for test in self.tests(stage)}
+            chosen = [
+                test
+                for test in every
+                if _sees(room, test, edit.path)
+                and (test in reaching or test in room.sees or not self._reach.knows(test))
+            ]
+            chosen.sort(key=lambda test: (self._reach.seconds.get(test, 0.0), test))
+            if chosen and not self.passes(chosen):
+                return failure_in(self._output.read_text(errors="replace"))
+            return None
         for stage in room.stages:
             own: list[str] = []
             others: list[str] = []
-            for test in self._tests(stage):
+            for test in self.tests(stage):
                 if test in tried or not (edit.is_neutral or _sees(room, test, edit.path)):
                     continue
                 tried.add(test)
@@ -91,14 +114,30 @@ class Tree:
         """Return whether the native parts compile."""
         return self._run([sys.executable, "-m", "vgpu_sim.native.build"])
 
-    def passes(self, tests: Sequence[str]) -> bool:
+    def _compiles(self, edit: Edit) -> bool:
+        """Return whether the native parts compile with an edit in one of their files."""
+        if edit.path.suffix != ".c":
+            return True
+        compiler = self.directory / "tests/mutation/object_compiler.py"
+        source = self.directory / edit.path
+        return self._run([sys.executable, str(compiler), str(source), str(self._objects)])
+
+    def _put_back(self) -> None:
+        """Put the libraries of the unchanged tree in the place of a mutation's."""
+        shutil.rmtree(self.directory / _LIBRARIES)
+        shutil.copytree(self._built, self.directory / _LIBRARIES, symlinks=True)
+
+    def passes(self, tests: Sequence[str], options: Sequence[str] = ("-x",)) -> bool:
         """Return whether tests pass."""
         plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "unshrunk"]
         # A signal, pytest-timeout's other method, does not end a loop in C.
         limits = [f"--timeout={TEST_LIMIT_S}", "--timeout-method=thread"]
-        return self._run([sys.executable, "-m", "pytest", "-q", "-x", *plugins, *limits, *tests])
+        return self._run(
+            [sys.executable, "-m", "pytest", "-q", *options, *plugins, *limits, *tests]
+        )
 
-    def _tests(self, stage: Sequence[str]) -> list[str]:
+    def tests(self, stage: Sequence[str]) -> list[str]:
+        """Return the test files of a stage, the slow ones last."""
         found = [
             str(path.relative_to(self.directory))
             for pattern in stage

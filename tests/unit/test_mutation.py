@@ -1,11 +1,15 @@
 """The mutation tool: what it reads out of pytest's output, and what it may not call a kill."""
 
+import ctypes
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from vgpu_sim.native import build
 
 _TOOL = Path(__file__).parents[1] / "mutation"
 
@@ -16,14 +20,20 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(_TOOL))
     import c_edits
     import edits
+    import object_compiler
     import outcomes
+    import reach
+    import recording
     import rooms
     import trial
 
     return {
         "c_edits": c_edits,
         "edits": edits,
+        "object_compiler": object_compiler,
         "outcomes": outcomes,
+        "reach": reach,
+        "recording": recording,
         "rooms": rooms,
         "trial": trial,
     }
@@ -118,3 +128,107 @@ def test_a_number_of_c_is_mutated_with_its_suffix(tool: dict[str, ModuleType], n
     found = [one for one in tool["c_edits"].edits_of(Path("a.c"), text) if one.kind == "off by one"]
     (edit,) = found
     assert edit.apply(text) == text.replace(number, f"({number} + 1)")
+
+
+_TOY = """\
+#include <stdlib.h>
+int answer(int);
+int answer(int asked) {
+  if (asked < 3) {
+    abort();
+  }
+  int found = other();
+  return found;
+}
+"""
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Part:
+    """One library of two sources, of which the second returns 1."""
+    native = tmp_path / "native"
+    (native / "hca").mkdir(parents=True)
+    (native / "include").mkdir()
+    exported = '__attribute__((visibility("default"))) '
+    text = _TOY.replace("int answer(int);", f"int other(void);\n{exported}int answer(int);")
+    (native / "hca/answer.c").write_text(text)
+    (native / "hca/other.c").write_text("int other(void);\nint other(void) { return 1; }\n")
+    part = build.Part(native / "hca", "libtoy.so")
+    monkeypatch.setattr(build, "NATIVE", native)
+    monkeypatch.setattr(build, "INCLUDE", native / "include")
+    monkeypatch.setattr(build, "parts", lambda: (part,))
+    (tmp_path / "lib").mkdir()
+    return part
+
+
+def test_a_mutated_file_alone_is_compiled_again(
+    tool: dict[str, ModuleType], toy: build.Part, tmp_path: Path
+) -> None:
+    library = build.build(toy, tmp_path / "lib")
+    other, kept = toy.folder / "other.c", tmp_path / "objects"
+    again = tool["object_compiler"].compile_again
+    objects = []
+    for value in (2, 3):
+        other.write_text(f"int other(void);\nint other(void) {{ return {value}; }}\n")
+        assert again(other, kept, tmp_path / "lib", (toy,))
+        copy = tmp_path / f"{value}.so"  # the loader knows a library by its file
+        copy.write_bytes(library.read_bytes())
+        assert ctypes.CDLL(str(copy)).answer(7) == value
+        objects.append((kept / "libtoy.so/0.o").stat().st_mtime_ns)
+        build.build(toy, tmp_path / "lib")  # as a test does: it is up to date
+        assert library.read_bytes() == copy.read_bytes()
+    assert objects[0] == objects[1]
+    before = library.read_bytes()
+    other.write_text("int other(void) { return }\n")
+    assert not again(other, kept, tmp_path / "lib", (toy,))
+    assert library.read_bytes() == before
+
+
+def test_what_runs_is_noted_even_where_the_process_is_killed(
+    tool: dict[str, ModuleType], toy: build.Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = tool["recording"]
+    (tmp_path / "vgpu_sim").mkdir()
+    (tmp_path / "vgpu_sim/native").symlink_to(toy.folder.parent)
+    shutil.copy(_ROOT / "vgpu_sim/native/build.py", toy.folder.parent)
+    monkeypatch.setattr(recording, "_NOTING", ("hca",))
+    recording.prepare(tmp_path, tmp_path / "notes")
+    written = (toy.folder.parent / "build.py").read_text()
+    assert all(f'"{flag}"' in written for flag in recording.NOTED)
+    monkeypatch.setattr(build, "_FLAGS", (*build._FLAGS, *recording.NOTED))
+    library = build.build(toy, tmp_path / "lib")
+    libraries = recording.Libraries(tmp_path / "lib")
+    answer = "vgpu_sim/native/hca/answer.c"
+    assert {5, 6, 8} <= libraries.beginnings()[answer]
+    for asked, ran in ((7, {5, 8}), (1, {5, 6})):
+        program = f"import ctypes; ctypes.CDLL({str(library)!r}).answer({asked})"
+        subprocess.run([sys.executable, "-c", program], check=False)
+        found = libraries.take(tmp_path / "notes")
+        assert found[answer] & {5, 6, 8} == ran
+        assert ("vgpu_sim/native/hca/other.c" in found) == (8 in ran)
+    assert libraries.take(tmp_path / "notes") == {}
+
+
+def test_what_is_not_known_to_reach_a_line_is_not_left_out(
+    tool: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    found, path = tool["reach"].Reach(), Path("a.c")
+    found.begin({"a.c": "text"}, {"a.c": {2, 5, 9}})
+    found.add("slow.py", 9.0, {"a.c": {2, 5}})
+    found.add("fast.py", 0.5, {"a.c": {2}})
+    found.write(tmp_path / "out/reach.json")
+    found = tool["reach"].Reach.read(tmp_path / "out/reach.json")
+    assert found.seconds == {"slow.py": 9.0, "fast.py": 0.5}
+    assert found.reaching(path, "text", 1) is None  # no code begins before it
+    assert found.reaching(path, "text", 4) == {"slow.py", "fast.py"}
+    assert found.reaching(path, "text", 5) == found.reaching(path, "text", 8) == {"slow.py"}
+    assert found.reaching(path, "text", 9) == set()
+    assert found.reaching(path, "other text", 5) is None
+    assert found.knows("slow.py")
+    assert not found.knows("new.py")
+    found.add("slow.py", 3.0, {"a.c": {9}})
+    assert found.reaching(path, "text", 5) == set()
+    assert found.reaching(path, "text", 9) == {"slow.py"}
+    found.begin({"a.c": "other text"}, {"a.c": {3}})
+    assert found.reaching(path, "other text", 3) == set()
+    assert tool["reach"].Reach.read(tmp_path / "nothing").reaching(path, "text", 5) is None

@@ -178,7 +178,8 @@ def platform_tag() -> str:
     return f"{platform.system().lower()}_{platform.machine()}"
 
 
-def _command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path) -> list[str]:
+def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path) -> list[str]:
+    """Return what compiles all sources of a part and links them, with those that it needs."""
     extra = [*SANITIZERS[sanitize], "-fno-omit-frame-pointer"] if sanitize else []
     kind = _PROGRAM if part.program else _LIBRARY
     flags = [*kind, *(flag for flag in _FLAGS if not (sanitize and "z,defs" in flag))]
@@ -192,17 +193,23 @@ def _command(part: Part, cc: str, sanitize: str | None, output: Path, libraries:
     return [cc, *flags, *extra, f"-I{INCLUDE}", *sources, *part.flags, *needed, "-o", str(output)]
 
 
-def _digest(part: Part, cc: str, sanitize: str | None) -> str:
+def digest(part: Part, cc: str, sanitize: str | None = None) -> str:
+    """Return the fingerprint of all that a part is compiled from, by which it is up to date."""
     folders = (part.folder, *part.shared, *(one.folder for one in part.needs), INCLUDE)
     inputs = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
-    digest = hashlib.sha256()
-    digest.update("\0".join(_command(part, cc, sanitize, Path("-"), Path("-"))).encode())
+    found = hashlib.sha256()
+    found.update("\0".join(command(part, cc, sanitize, Path("-"), Path("-"))).encode())
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
-    digest.update(version.stdout)
+    found.update(version.stdout)
     for path in sorted(inputs):
         if path.suffix in {".c", ".def", ".h", ".map"}:
-            digest.update(str(os.path.relpath(path, NATIVE)).encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
+            found.update(str(os.path.relpath(path, NATIVE)).encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def stamp_of(part: Part, directory: Path) -> Path:
+    """Return where the fingerprint of a part that was built in ``directory`` stands."""
+    return directory / f".{part.library}.sha256"
 
 
 def _link(directory: Path, name: str, target: str) -> None:
@@ -223,13 +230,13 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
     folder = directory / part.subfolder
     folder.mkdir(exist_ok=True)
     output = folder / part.library
-    stamp = directory / f".{part.library}.sha256"
-    wanted = _digest(part, cc, sanitize)
+    stamp = stamp_of(part, directory)
+    wanted = digest(part, cc, sanitize)
     if not (output.exists() and stamp.exists() and stamp.read_text() == wanted):
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
             run = subprocess.run(
-                _command(part, cc, sanitize, fresh, folder),
+                command(part, cc, sanitize, fresh, folder),
                 cwd=NATIVE,
                 capture_output=True,
                 text=True,

@@ -1,0 +1,66 @@
+"""A mutated C file alone is compiled again; the libraries that it is part of are only linked again.
+
+Run in a private copy: ``object_compiler.py FILE OBJECTS``. OBJECTS keeps what the other files were
+compiled to, for all mutations of that copy.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from vgpu_sim.native import build
+
+
+def compile_again(
+    changed: Path, objects: Path, directory: Path, parts: Iterable[build.Part]
+) -> bool:
+    """Put every library that has ``changed`` among its sources into ``directory``, if it compiles.
+
+    What is kept in ``objects`` are the other sources, of which none may have been changed.
+    """
+    parts = list(parts)
+    for part in parts:
+        if changed in part.sources() and not _part_again(
+            part, changed, objects / part.library, directory
+        ):
+            return False
+    for part in parts:
+        if any(changed in one.sources() for one in (part, *part.needs)):
+            # Tests build what is not up to date, and this is.
+            build.stamp_of(part, directory).write_text(build.digest(part, build.compiler()))
+    return True
+
+
+def _part_again(part: build.Part, changed: Path, objects: Path, directory: Path) -> bool:
+    objects.mkdir(parents=True, exist_ok=True)
+    folder = directory / part.subfolder
+    output = folder / part.library
+    fresh = objects / part.library
+    # Ends with the libraries that it needs, and where it goes.
+    whole = build.command(part, build.compiler(), None, fresh, folder)
+    compiled: dict[str, str] = {}
+    for number, source in enumerate(part.sources()):
+        is_changed = source == changed
+        target = objects / ("changed.o" if is_changed else f"{number}.o")
+        if is_changed or not target.exists():
+            others = {str(one) for one in part.sources() if one != source}
+            behind = 2 + len(part.needs)
+            flags = [word for word in whole[:-behind] if word not in others]
+            if not _runs([*flags, "-c", "-o", str(target)]):
+                return False
+        compiled[str(source)] = str(target)
+    if not _runs([compiled.get(word, word) for word in whole]):
+        return False
+    fresh.replace(output)
+    return True
+
+
+def _runs(command: list[str]) -> bool:
+    return subprocess.run(command, cwd=build.NATIVE, check=False).returncode == 0
+
+
+if __name__ == "__main__":
+    file, kept = map(Path, sys.argv[1:])
+    done = compile_again(file.resolve(), kept, build.LIBRARIES, build.parts())
+    raise SystemExit(not done)

@@ -1,0 +1,123 @@
+"""``make mutate ARGS=--record``: run each test file alone, and note which lines of C it reaches.
+
+A private copy's libraries are compiled so that they note what runs (``reached.c``). What is noted
+is kept in ``out/reach.json``, with the time that each file took.
+"""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from reach import Reach
+from rooms import Room
+from trial import Tree
+
+NOTED = (
+    *("-Og", "-fno-inline", "-fsanitize-coverage=trace-pc", "-Wno-error"),
+    *("-fno-reorder-blocks", "-fno-crossjumping"),
+)
+_NATIVE = "vgpu_sim/native"
+# One in each library: the provider has the verbs' own.
+_NOTING = ("libcuda", "libnvml", "libibverbs", "librdmacm", "worker", "hca", "nvidia_smi")
+_CALL = re.compile(r"^ *([0-9a-f]+):\t.*\bcall.*<__sanitizer_cov_trace_pc")
+_FOLLOWING = re.compile(r"^ *([0-9a-f]+):\t")
+_PLACE = re.compile(r"^(?:native/)+(\S+\.c):(\d+)")
+
+
+def record(root: Path, scratch: Path, rooms: Sequence[Room], reach: Reach, output: Path) -> None:
+    """Run every test file of the rooms that have C files, and keep what each reaches."""
+    tree, notes = Tree(root, scratch / "recorded"), scratch / "notes"
+    prepare(tree.directory, notes)
+    assert tree.builds(), "it does not compile so that it notes what runs"
+    libraries = Libraries(tree.directory / _NATIVE / "lib")
+    beginnings = libraries.beginnings()
+    texts = {name: (root / name).read_text(encoding="utf-8") for name in beginnings}
+    reach.begin(texts, beginnings)
+    in_c = [room for room in rooms if any(one.endswith(".c") for one in room.files)]
+    tests = dict.fromkeys(
+        test for room in in_c for stage in room.stages for test in tree.tests(stage)
+    )
+    for number, test in enumerate(tests, 1):
+        libraries.take(notes)
+        began = time.monotonic()
+        passed = tree.passes([test], options=())
+        seconds = time.monotonic() - began
+        reached = libraries.take(notes)
+        reach.add(test, seconds, reached)
+        reach.write(output)
+        lines = sum(map(len, reached.values()))
+        failed = "" if passed else ", with failures"
+        print(f"[{number}/{len(tests)}] {seconds:4.0f} s {test}: {lines} lines{failed}", flush=True)
+
+
+def prepare(tree: Path, notes: Path) -> None:
+    """Change a private copy of the tree so that what it builds notes in ``notes`` what runs."""
+    notes.mkdir()
+    for folder in _NOTING:
+        noting = (Path(__file__).parent / "reached.c").read_text(encoding="utf-8")
+        target = tree / _NATIVE / folder / "reached.c"
+        target.write_text(noting.replace("REACHED", json.dumps(str(notes)), 1), encoding="utf-8")
+    build = tree / _NATIVE / "build.py"
+    flags = ", ".join(map(json.dumps, NOTED))
+    text = build.read_text(encoding="utf-8")
+    assert text.count('"-O2",\n') == 1
+    # The last flag of a kind counts, so -Wno-error goes behind -Werror.
+    text = text.replace('"-O2",\n', "").replace('"-Werror",\n', f'"-Werror", {flags},\n')
+    build.write_text(text, encoding="utf-8")
+
+
+class Libraries:
+    """Where code begins in the libraries that note what runs."""
+
+    def __init__(self, directory: Path) -> None:
+        self._places: dict[str, dict[int, tuple[str, int]]] = {}
+        for path in sorted(directory.rglob("*")):
+            if path.is_file() and not path.is_symlink() and not path.name.startswith("."):
+                self._places[path.name] = _places(path)
+
+    def beginnings(self) -> dict[str, set[int]]:
+        """Return the lines of every source where a run of code begins."""
+        found: dict[str, set[int]] = {}
+        for places in self._places.values():
+            for name, line in places.values():
+                found.setdefault(name, set()).add(line)
+        return found
+
+    def take(self, notes: Path) -> dict[str, set[int]]:
+        """Return the lines that were noted, and begin afresh."""
+        found: dict[str, set[int]] = {}
+        for path in notes.iterdir():
+            noted = path.read_bytes()
+            for offset, (name, line) in self._places.get(path.name, {}).items():
+                if noted[offset : offset + 1] == b"\1":
+                    found.setdefault(name, set()).add(line)
+            path.unlink()
+        return found
+
+
+def _places(library: Path) -> dict[int, tuple[str, int]]:
+    """Return the address behind each note in a library, and the line whose code it begins."""
+    listing = subprocess.run(
+        ["objdump", "-d", "--no-show-raw-insn", library], capture_output=True, text=True, check=True
+    ).stdout
+    behind: list[int] = []
+    called = False
+    for row in listing.splitlines():
+        found = _FOLLOWING.match(row)
+        if found and called:
+            behind.append(int(found[1], 16))
+        if found:
+            called = _CALL.match(row) is not None
+    asked = "\n".join(f"{address:#x}" for address in behind)
+    answer = subprocess.run(
+        ["addr2line", "-e", library], input=asked, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    places = {}
+    for address, row in zip(behind, answer, strict=True):
+        found = _PLACE.match(row)
+        if found:
+            places[address] = (f"{_NATIVE}/{found[1]}", int(found[2]))
+    return places
