@@ -155,7 +155,7 @@ ROOMS = (
         ("vgpu_sim/fabric/**/*.py",),
         (
             (
-                f"{_UNIT}/test_qp_state.py",
+                f"{_UNIT}/test_qp_*.py",
                 f"{_UNIT}/test_fabric_*.py",
                 f"{_UNIT}/test_hcad_*.py",
             ),
@@ -175,7 +175,7 @@ ROOMS = (
     ),
     Room(
         "native",
-        tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("client", "libcuda", "nvidia_smi", "worker")),
+        tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("client", "libcuda", "worker")),
         (
             tuple(f"{_UNIT}/{test}" for test in _COMPILE),
             ("tests/abi", f"{_UNIT}/test_worker_faults.py", f"{_UNIT}/test_worker_end_to_end.py"),
@@ -197,9 +197,9 @@ ROOMS = (
     ),
     Room(
         "libnvml",
-        (f"{_NATIVE}/libnvml/**/*.c",),
+        (f"{_NATIVE}/libnvml/**/*.c", f"{_NATIVE}/nvidia_smi/**/*.c"),
         (
-            ("tests/abi/test_nvml_*.py",),
+            ("tests/abi/test_nvml_*.py", "tests/golden/nvidia_smi"),
             ("tests/integration/test_run_nvml.py", "tests/integration/test_nvidia_smi_*.py"),
         ),
     ),
@@ -208,7 +208,12 @@ ROOMS = (
         tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
         (
             ("tests/abi/test_verbs_*.py", "tests/abi/test_rdmacm_*.py"),
-            ("tests/integration/test_run_hca.py", "tests/integration/test_rdmacm_run.py"),
+            (
+                "tests/integration/test_run_hca.py",
+                "tests/integration/test_run_system_verbs.py",
+                "tests/integration/test_rdmacm_run.py",
+                "tests/integration/test_hcad_killed.py",
+            ),
         ),
     ),
 )
