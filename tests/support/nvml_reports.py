@@ -84,6 +84,53 @@ def whole(of: int, gpu_record: GpuRecord) -> InstanceRecord:
     )
 
 
+def numbered_profile(number: int) -> ProfileRecord:
+    """Return a profile of two compute instance profiles; all its figures hang on a number."""
+    record = ProfileRecord(
+        name=f"{number}g.x".encode(),
+        profile=100 + number,
+        profile_enum=number,
+        compute_slices=10 + number,
+        size=20 + number,
+        multiprocessors=30 + number,
+        max_count=40 + number,
+        start_count=2,
+        memory_bytes=((50 + number) << 30) + (1 << 20),
+        compute_count=2,
+    )
+    record.engines[:] = range(60 + 10 * number, 65 + 10 * number)
+    record.starts[:2] = (number, 4 + number)
+    for place, one in enumerate((number, 8)):  # the narrower one, and all of it, which is the last
+        inner = record.computes[place]
+        inner.compute_enum, inner.start_count = one, 1 + place
+        inner.compute_slices = record.compute_slices if place else 2
+        inner.multiprocessors = 70 + number + place
+        inner.starts[:2] = (2 * number, 2 * number + 1)
+    return record
+
+
+def _divided() -> list[InstanceRecord]:
+    """GPU 0: instance 5 of two devices, instance 6 of none; GPU 1: 5 again, of another profile."""
+    found = [
+        instance(0, 0, 0, (5, 0)),
+        instance(1, 0, 0, (5, 2)),
+        instance(2, 0, 4, (6, NO_RECORD)),
+        instance(3, 1, 0, (5, 1)),
+    ]
+    for one, (number, inner) in zip(found, ((1, 1), (1, 0), (1, 0), (2, 2)), strict=True):
+        one.profile, one.profile_enum, one.compute_enum = 100 + number, number, inner
+        one.compute_slices, one.size = 10 + number, 20 + number
+    return found
+
+
+def distinct() -> Report:
+    """Return a report in which no two figures are equal: two GPUs, of profiles 1 and 17, and 2."""
+    gpus = [gpu(0), gpu(1)]
+    gpus[0].first_profile, gpus[0].profile_count = 0, 2
+    gpus[1].first_profile, gpus[1].profile_count = 2, 1
+    return Report(gpus, _divided(), (), [numbered_profile(one) for one in (1, 17, 2)])
+
+
 @contextlib.contextmanager
 def serve(path: Path, report: Report) -> Iterator[Report]:
     """Answer every connection to a socket with the report as it is at that time."""
