@@ -79,4 +79,5 @@ def test_a_fifo_with_nonsense_in_it_harms_nobody(either_backend):
     done = run("overwritten", either_backend)
     assert done.returncode == 0, done.stderr.decode()
     assert done.stdout.startswith(b"before\n")
+    assert done.stdout.count(b"after\n") == 6
     assert len(done.stdout) < 1 << 20

@@ -409,6 +409,10 @@ def overwritten() -> None:
         header = struct.pack("<QQ", len(junk) // 8 * 8, 0)
         call(driver.cuMemcpyHtoD, address.value + 8, header, len(header))
         call(driver.cuCtxSynchronize)
+        printing.out("after\n")  # which finds an empty FIFO: by its zeros a record is not whole
+        fifo = np.ones(1 << 20, np.uint8)
+        call(driver.cuMemcpyDtoH, fifo.ctypes.data, address.value + 4096, fifo.nbytes)
+        assert not fifo.any(), np.flatnonzero(fifo)
 
 
 Gpu()
