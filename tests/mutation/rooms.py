@@ -191,7 +191,12 @@ ROOMS = (
         (f"{_NATIVE}/hca/**/*.c",),
         (
             _HCA_TESTS,
-            (f"{_UNIT}/test_rdmacm_*.py", f"{_UNIT}/test_hcad_*.py"),
+            (
+                f"{_UNIT}/test_rdmacm_*.py",
+                f"{_UNIT}/test_hcad_*.py",
+                "tests/abi/test_verbs_limits.py",
+                "tests/abi/test_verbs_states.py",
+            ),
             ("tests/integration/test_run_hca*.py",),
         ),
     ),

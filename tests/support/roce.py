@@ -53,6 +53,7 @@ class Packet:
         opcode, flags, pkey, qpn, psn = struct.unpack_from("!BBHII", data)
         size = 12 + header_bytes(opcode)
         end = len(data) - 4 - (flags >> 4 & 3)
+        assert not any(data[end:-4]), "what fills a packet up is zero"
         return cls(
             *(opcode, qpn & 0xFFFFFF, psn & 0xFFFFFF, data[12:size], data[size:end]),
             *(bool(psn >> 31), pkey, bool(flags >> 7)),

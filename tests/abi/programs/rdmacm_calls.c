@@ -235,6 +235,14 @@ static void errors(struct rdma_event_channel *channel, uint16_t port) {
   WANT(rdma_resolve_route(id, 1) == -1 && errno == EINVAL);
   WANT(rdma_connect(id, NULL) == -1 && errno == EINVAL);
   WANT(rdma_join_multicast(id, (struct sockaddr *)&to, NULL) == -1 && errno == EINVAL);
+  /* An end of another family is refused, whichever it is, and the id is as it was. */
+  struct sockaddr_in other = {.sin_family = AF_UNIX};
+  struct sockaddr *const odd = (struct sockaddr *)&other, *const good = (struct sockaddr *)&to;
+  WANT(rdma_resolve_addr(id, NULL, odd, 1000) == -1 && errno == EAFNOSUPPORT);
+  WANT(rdma_resolve_addr(id, odd, good, 1000) == -1 && errno == EAFNOSUPPORT);
+  WANT(rdma_resolve_addr(id, NULL, NULL, 1000) == -1 && errno == EINVAL);
+  WANT(rdma_bind_addr(id, odd) == -1 && errno == EAFNOSUPPORT);
+  WANT(rdma_bind_addr(id, NULL) == -1 && errno == EINVAL);
   uint8_t tos = 8;
   WANT(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1) == 0);
   WANT(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 4) == -1 && errno == EINVAL);

@@ -233,3 +233,21 @@ def test_partitions_match_as_infiniband_has_it(datagrams, first, second, arrives
     datagrams.post(1)
     assert datagrams.send(1) == 0
     assert until(lambda: datagrams.receives[1].page.head == 1, 10 if arrives else 0.05) == arrives
+
+
+def test_every_byte_of_a_datagram_is_charged_though_nobody_takes_it(datagrams, engine):
+    size, key = 4096, datagrams.regions[0].key
+    costs = []
+    for data in ([], [(BASE, size, key)], [(BASE, size // 4, key)] * 4):
+        engine.restart_work()
+        for _ in range(4):
+            datagrams.qps[0].send(
+                *(Op.SEND, data),
+                address_handle=datagrams.clients[0].ah(datagrams.clients[1].gid),
+                remote_qpn=2,
+                remote_key=QKEY,
+            )
+            assert datagrams.sends[0].poll().status == 0
+        costs.append(engine.work_of(datagrams.clients[0].gid).cost)
+    assert costs[1] - costs[0] >= 4 * size
+    assert costs[2] > costs[1], "each part costs, too"

@@ -180,6 +180,10 @@ LOCAL = {
         Status.LOC_PROT_ERR,
     ),
     "no opcode": (lambda p: p.qa.send(10), Status.LOC_QP_OP_ERR),
+    "the first number behind all opcodes": (
+        lambda p: p.qa.send(max(Op) + 1),
+        Status.LOC_QP_OP_ERR,
+    ),
     "an opcode of four bytes": (lambda p: p.qa.send(0xFFFFFFFF), Status.LOC_QP_OP_ERR),
     "too many elements": (lambda p: p.qa.send(Op.SEND, sge_count=17), Status.LOC_QP_OP_ERR),
     "elements without end": (
@@ -204,6 +208,16 @@ def test_a_bad_request_is_the_requesters_alone(pair, post, status):
     assert pair.a_send.poll().status == status
     assert pair.qa.state == VerbsState.ERR
     assert pair.qb.state == VerbsState.RTS
+
+
+@pytest.mark.parametrize("opcode", [*range(16), 16, 17, 31, 1 << 31])
+def test_a_completion_says_what_failed(pair, opcode):
+    """Each opcode of a request has one of a completion (ibv_wc_opcode); behind all it is a write's."""
+    done = {0: 1, 1: 1, 2: 0, 3: 0, 4: 2, 5: 3, 6: 4, 7: 6, 8: 5, 9: 0, 15: 9}
+    pair.qa.send(opcode, [(BASE, 8, 99)])  # a key that nobody has
+    entry = pair.a_send.poll()
+    assert entry.status != Status.SUCCESS
+    assert entry.opcode == done.get(opcode, int(opcode > 15))
 
 
 def test_a_receive_that_is_too_short_fails_both_ends(pair):
