@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.isa import DataType, Instruction, MatrixShape, Op, Rounding, Space
+from vgpu_sim.isa import DataType, Instruction, MatrixShape, Op, Register, Rounding, Space
 from vgpu_sim.perf import parameters
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.errors import BadShape
@@ -16,10 +16,12 @@ from vgpu_sim.perf.kernels.chip import Latencies
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
+from vgpu_sim.perf.kernels.scoreboard import alone
 from vgpu_sim.perf.kernels.timeline import Timeline
 
 F16X2, BF16X2, F32X2 = DataType.F16X2, DataType.BF16X2, DataType.F32X2
 APPROX, FULL, RN = Rounding.APPROX, Rounding.FULL, Rounding.RN
+R0 = Register(0)
 DIVISION = {Pipe.ALU: 12, Pipe.FMA: 8, Pipe.XU: 1, Pipe.CVT: 2}
 LONG_DIVISION = {Pipe.ALU: 50, Pipe.FMA: 30, Pipe.XU: 1, Pipe.CVT: 2}
 
@@ -166,6 +168,41 @@ def test_a_slice_has_its_shares_and_no_more_than_the_board() -> None:
     for sms, memory in ((0, (1, 1)), (133, (1, 1)), (1, (0, 8)), (1, (9, 8))):
         with pytest.raises(BadShape, match=f"^{sms} of 132 multi.*{memory[0]}/{memory[1]}"):
             chip_of("h200", sms, memory)
+
+
+@pytest.mark.parametrize(
+    ("one", "chain"),
+    # Issues; cycles, and short and long waits, of whatever needs the result at once.
+    [
+        (word(Op.FMA, DataType.F32, dsts=(R0,)), (1, 3, 0, 0, 0)),
+        (word(Op.FMA, DataType.F64, dsts=(R0,)), (1, 7, 0, 0, 0)),
+        (word(Op.ADD, DataType.U64, dsts=(R0,)), (2, 3, 0, 0, 0)),
+        (word(Op.SETP, DataType.F64, dsts=(R0,)), (1, 7, 0, 0, 0)),
+        (word(Op.SELP, DataType.F64, dsts=(R0,)), (1, 3, 0, 0, 0)),
+        (word(Op.MMA, DataType.F32, dsts=(R0,)), (1, 32, 0, 0, 0)),
+        *((word(op, dsts=(R0,)), (1, 0, 1, 0, 0)) for op in (Op.SHFL, Op.MATCH, Op.S2R)),
+        (word(Op.VOTE, dsts=(R0,)), (1, 3, 0, 0, 0)),
+        (word(Op.FEX2, DataType.F32, dsts=(R0,)), (2, 0, 1, 0, 0)),
+        (word(Op.CVT, dsts=(R0,)), (1, 0, 1, 0, 0)),
+        (word(Op.LD, dsts=(R0,), space=Space.SHARED), (1, 0, 1, 0, 0)),
+        (word(Op.LD, dsts=(R0,), space=Space.GLOBAL), (1, 0, 0, 1, 0)),
+        (word(Op.LD, dsts=(R0,), space=Space.LOCAL), (1, 0, 0, 1, 0)),
+        (word(Op.LD, dsts=(R0,), space=Space.PARAM), (0, 0, 0, 0, 0)),
+        (word(Op.ST, srcs=(R0,), space=Space.GLOBAL), (1, 0, 0, 0, 0)),
+        (word(Op.ATOM, dsts=(R0,), space=Space.GLOBAL), (1, 0, 0, 1, 0)),
+        (word(Op.MOV, dsts=(R0,)), (0, 0, 0, 0, 0)),
+        (word(Op.FADD, DataType.F32, dsts=(None,)), (1, 0, 0, 0, 0)),
+    ],
+    ids=lambda value: (
+        f"{value.op.name}-{value.type.name}-{value.space.name}"
+        if isinstance(value, Instruction)
+        else ""
+    ),
+)
+def test_a_warp_waits_for_a_word_that_the_next_needs(
+    one: Instruction, chain: tuple[int, ...]
+) -> None:
+    assert alone(one) == chain
 
 
 def test_latencies_are_those_of_the_microbenchmarks() -> None:
