@@ -28,7 +28,9 @@ MAX_CPU_SECONDS: Final = 600.0
 CPU_SECONDS: Final = 5.0
 CPU_SECONDS_PER_MEGABYTE: Final = 10.0
 SAID: Final = struct.Struct("<Q")  # by a child whose code is written: its pid
-_LEISURE_NICE: Final = 5  # a third of the weight of a thread that computes
+# A third of the weight of a thread that computes, or less where this process has less: found out
+# here, as it cannot be behind the filter of system calls.
+_LEISURE_NICE: Final = max(os.nice(0), 5)
 _WORDS_BYTES: Final = 300
 _STANDARD_ERROR: Final = 2
 
