@@ -1,12 +1,14 @@
 """The options of the sockets of a wire, of both families: what the packets' headers depend on."""
 
+import errno
 import ipaddress
 import socket
+from pathlib import Path
 
 import pytest
 
 from vgpu_sim.fabric import wire_sockets
-from vgpu_sim.fabric.wire import WireAddress
+from vgpu_sim.fabric.wire import NoWire, WireAddress
 from vgpu_sim.fabric.wire_sockets import open_group, open_sockets
 
 FOUR = WireAddress(ipaddress.ip_address("127.9.0.1"))
@@ -89,3 +91,50 @@ def test_a_group_socket_never_blocks_and_is_in_that_group_alone(address):
         received = first.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
         with socket.socket(first.family, socket.SOCK_DGRAM) as plain:
             assert received > plain.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+def entered(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether the kernel tells routers that this machine is in a group."""
+    if ip.version == 6:
+        return ip.packed.hex() in Path("/proc/net/igmp6").read_text()
+    return ip.packed[::-1].hex().upper() in Path("/proc/net/igmp").read_text().split()
+
+
+def test_the_kernel_is_in_a_group_while_a_socket_of_it_is_open(address):
+    ip = ipaddress.ip_address({4: "239.7.8.9", 6: "ff15::7:8:9"}[address.ip.version])
+    gid = ip.packed if ip.version == 6 else bytes(10) + b"\xff\xff" + ip.packed
+    assert not entered(ip)
+    with open_group(address, gid):
+        assert entered(ip)
+    assert not entered(ip)
+
+
+@pytest.mark.parametrize(
+    ("number", "tries"), [(errno.EADDRINUSE, 64), (errno.EADDRNOTAVAIL, 1), (errno.EACCES, 1)]
+)
+def test_a_port_in_use_is_passed_over_so_often_and_nothing_stays_open(
+    address, monkeypatch, number, tries
+):
+    made = []
+
+    class Refusing(socket.socket):
+        def __init__(self, *arguments):
+            super().__init__(*arguments)
+            made.append([self])
+
+        def bind(self, name):
+            made[-1].append(name[1])
+            raise OSError(number, "refused")
+
+    monkeypatch.setattr(wire_sockets.socket, "socket", Refusing)
+    with pytest.raises(OSError) as refused:
+        wire_sockets._sending(address)
+    ((one, *ports),) = made
+    assert refused.value.errno == number
+    assert len(ports) == tries
+    assert all(0xC000 <= port <= 0xFFFF for port in ports)
+    assert one.fileno() == -1
+    made.clear()
+    with pytest.raises(NoWire, match="refused"):
+        open_sockets(address)
+    assert made[0][0].fileno() == -1
