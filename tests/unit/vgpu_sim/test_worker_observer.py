@@ -103,3 +103,43 @@ def test_kinds_of_launches_are_bounded_and_all_are_counted() -> None:
     listed = [one["launches"] for one in told if "launches" in one]
     assert [one["us"] for one in listed] == [launches - 1.0 - place for place in range(MOST_ROWS)]
     assert told[-1]["summary"]["left_out"] == launches - MOST_ROWS
+
+
+HOST = address_map.HOST_OFFSET, address_map.HOST_OFFSET + address_map.HOST_BYTES - 1
+DEVICE = address_map.HOST_OFFSET - 1, address_map.HOST_OFFSET + address_map.HOST_BYTES
+
+
+@pytest.mark.parametrize("window", [0, 3])
+@pytest.mark.parametrize(
+    ("destination", "source", "way"),
+    [
+        *((to, of, Way.D2H) for to in HOST for of in DEVICE),
+        *((to, of, Way.H2D) for to in DEVICE for of in HOST),
+        *((to, of, Way.D2D) for ends in (HOST, DEVICE) for to in ends for of in ends),
+    ],
+)
+def test_a_copy_goes_the_way_of_its_ends_to_the_first_and_last_byte(
+    window: int, destination: int, source: int, way: Way
+) -> None:
+    clock = Clock("flat")
+    base = address_map.APERTURE_BASES[0] + window * address_map.GPU_WINDOW_BYTES
+    begin = clock.reached(abi.Slot(opcode=abi.Opcode.NOP))
+    slot = abi.Slot(opcode=abi.Opcode.COPY)
+    slot.body.copy = abi.CopyBody(base + destination, base + source, SIZE)
+    took = clock.reached(slot) - begin
+    assert clock.ways() == {way.value}
+    assert took == pytest.approx(copy_us(chip_of(BOARD), way, SIZE), abs=2.5)
+    assert not clock.failures
+
+
+@pytest.mark.parametrize(("count", "width"), [(1 << 26, 4), (1 << 28, 1)])
+def test_a_fill_writes_its_elements(count: int, width: int) -> None:
+    clock = Clock("flat")
+    begin = clock.reached(abi.Slot(opcode=abi.Opcode.NOP))
+    slot = abi.Slot(opcode=abi.Opcode.SET)
+    slot.body.set = abi.SetBody(address_map.APERTURE_BASES[0], count, 7, width)
+    took = clock.reached(slot) - begin
+    assert took == pytest.approx(copy_us(chip_of(BOARD), Way.SET, SIZE), abs=2.5)
+    *_, last = clock.observer.report()
+    (row,) = ModelledSummary.checked(json.loads(json.dumps(last["summary"]))).copies
+    assert (row.way, row.count, row.bytes) == ("memset", 1, SIZE)
