@@ -95,3 +95,13 @@ def test_a_kernel_is_told_of_what_several_functions_lack() -> None:
     uses = "".join(f"mov.u64 %a, t{i};\n" for i in range(3))
     text = f"{functions}.entry a() {{ .reg .b64 %a;\n{uses}ret; }}"
     assert _refused(text)["a"] == [1, 2, 3, 5, 6, 7]
+
+
+def test_a_variable_that_is_refused_takes_no_room_of_its_bank() -> None:
+    """With it there would be 72,768 bytes of .const, of 65,536."""
+    text = (
+        ".shared .align 4 .b8 s[4];\n.const .align 8 .u64 refused[4096] = {s};\n"
+        ".const .align 4 .b8 kept[40000];\n.entry k() { ret; }\n"
+    )
+    assert _refused(text) == {"refused": [2]}
+    assert [one.name for one in _compile(text).variables] == ["kept"]
