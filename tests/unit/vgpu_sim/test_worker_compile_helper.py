@@ -25,7 +25,7 @@ FIRST_PLAN_ABORTS, EVERY_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS = range(19088743, 19
 FRAIL = f"""
 import os
 from vgpu_sim import zygote
-from vgpu_sim.exec.jit import llvm
+from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.worker import compile_children
 compile_children.MAX_CPU_SECONDS = 0.2
 emit = llvm.object_code
