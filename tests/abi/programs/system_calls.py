@@ -285,6 +285,7 @@ def formats() -> None:
     assert p.out("100%% %p %y %ld%%\n", np.uint64(0xABC), np.int64(5)) == [2]
     assert p.out("ends with %") == [0]
     assert p.out("\n%s%s%d\n", "", "x" * 5000, i32(9)) == [3]
+    assert p.out(sys.argv[2], *[i32(-7)] * sys.argv[2].count("[")) == [sys.argv[2].count("[")]
 
 
 def threads() -> None:
