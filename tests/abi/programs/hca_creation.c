@@ -1,6 +1,12 @@
 /* Objects at the limits of what is made, and what is left where one is refused. */
 #include "hca_checked.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova,
+                                 int fd, int access);
+
 enum {
   SGES = TESSERA_HCA_MAX_SGE,
   INLINE = TESSERA_HCA_MAX_INLINE_BYTES,
@@ -282,6 +288,19 @@ static void work_queues(void) {
   WANT(verbs()->destroy_wq(wqs[0]) == 0 && verbs()->destroy_wq(wqs[1]) == 0);
 }
 
+/* A descriptor that is open, whatever its flags, names no memory; another is none. */
+static void descriptors(void) {
+  int pair[2];
+  WANT(pipe(pair) == 0 && fcntl(pair[1], F_SETFD, FD_CLOEXEC) == 0);
+  for (int i = 0; i < 2; i++)
+    REFUSED(EINVAL, ibv_reg_dmabuf_mr(pd, 0, 4096, 0, pair[i], LOCAL_WRITE));
+  REFUSED(EINVAL, ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, TESSERA_VERBS_ACCESS_MW_BIND));
+  close(pair[0]);
+  close(pair[1]);
+  REFUSED(EBADF, ibv_reg_dmabuf_mr(pd, 0, 4096, 0, pair[0], LOCAL_WRITE));
+  REFUSED(EBADF, ibv_reg_dmabuf_mr(pd, 0, 4096, 0, -1, LOCAL_WRITE));
+}
+
 int main(void) {
   begin();
   const int before = count_descriptors();
@@ -292,6 +311,7 @@ int main(void) {
   shared_queues();
   domains();
   work_queues();
+  descriptors();
   WANT(count_descriptors() == before);
   return end();
 }

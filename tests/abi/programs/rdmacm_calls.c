@@ -71,6 +71,14 @@ static void refused(struct rdma_event_channel *channel, uint16_t port) {
     }
   }
   WANT(!id->qp && !id->recv_cq && !id->recv_cq_channel);
+  for (int i = 0; i < TRIES; i++) { /* nor is what was made, and is destroyed */
+    struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    if (rdma_create_qp(id, NULL, &attr) != 0) {
+      printf("queue pair %d: errno %d\n", i, errno), failures++;
+      break;
+    }
+    rdma_destroy_qp(id);
+  }
   struct ibv_cq *cq = ibv_create_cq(id->verbs, 4, NULL, NULL, 0);
   struct ibv_qp_init_attr attr = {
       .recv_cq = cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC}; /* one of two */
