@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from vgpu_sim.hcad import netd_walls, walls
+from vgpu_sim.fabric.wire import NoWire
+from vgpu_sim.hcad import __main__ as hcad_main, netd_walls, walls
 
 WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(1, 6))
 MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_SYM, TRUNCATE = 1 << 7, 1 << 8, 1 << 9, 1 << 12, 1 << 14
@@ -138,3 +140,21 @@ def test_netd_reads_of_proc_alone_and_never_serves_without_its_filter(
     system.lacks = {"filter"}
     with pytest.raises(OSError, match="no filter of system calls: not there"):
         netd_walls.enter()
+
+
+@pytest.mark.parametrize("raised", [NoWire("no interface eth7"), OSError(errno.EACCES, "refused")])
+def test_a_fabric_that_cannot_be_served_ends_with_a_line_and_a_status(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, raised: Exception
+) -> None:
+    """Before walls, limits or an engine: nothing of this process is changed."""
+
+    def find(wanted: str) -> None:
+        assert wanted == "eth7"
+        raise raised
+
+    monkeypatch.setattr(hcad_main, "find", find)
+    monkeypatch.setattr(hcad_main.foreign, "prepare_waking", lambda: None)
+    monkeypatch.setattr(hcad_main.logging, "basicConfig", lambda **more: None)
+    asked = ["--directory", str(tmp_path), "--ready-fd", "9", "--memory", "1"]
+    done = CliRunner().invoke(hcad_main.main, [*asked, "--wire", "eth7"])
+    assert (done.exit_code, done.output) == (1, f"hcad: {raised}\n")
