@@ -9,7 +9,8 @@ from dataclasses import replace
 from device_plugin.agent.holding import HolderMemory, View
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import PodResourcesError
-from device_plugin.inventory.model import HolderPod, shared_uuid
+from device_plugin.inventory.model import HolderPod, is_share, shared_uuid
+from device_plugin.inventory.resources import Kind
 from device_plugin.podresources.client import SLICE, PodResources
 
 _MAX_REMEMBERED_PODS = 4096
@@ -35,7 +36,7 @@ class Holders:
         self._memory = HolderMemory()
         self._by_uid: dict[str, HolderPod] = {}
         self._listed_at = self._seen_at = float("-inf")
-        self._given: Mapping[str, str] = {}
+        self._given: Mapping[str, frozenset[Kind]] = {}
 
     def refresh(self) -> View:
         """Ask the kubelet, tell gpud, return what is believed.
@@ -55,7 +56,10 @@ class Holders:
                 self._tell(self._memory.view)
                 raise
             self._seen_at = self._listed_at
-            self._given = {shared_uuid(device): name for device, name in listing.given.items()}
+            given: dict[str, set[Kind]] = {}
+            for device, name in listing.given.items():
+                given.setdefault(shared_uuid(device), set()).add(Kind(name, is_share(device)))
+            self._given = {uuid: frozenset(kinds) for uuid, kinds in given.items()}
             view = self._memory.observe(
                 listing.holders, self._own_pod in listing.pod_names, self._clock()
             )
@@ -68,8 +72,8 @@ class Holders:
         with self._lock:
             return self._memory.view
 
-    def given(self) -> Mapping[str, str]:
-        """Return by which resource the kubelet gave each slice away that a pod holds."""
+    def given(self) -> Mapping[str, frozenset[Kind]]:
+        """Return as what the kubelet gave each slice away that pods hold, by its UUID."""
         with self._lock:
             return self._given
 

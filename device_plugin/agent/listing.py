@@ -1,7 +1,9 @@
 """What the kubelet's lists have of each slice now, against what they are to have.
 
 A slice changes its resource where the strategy changes, where sharing gives it another name, and
-where a node of strategy ``single`` gets devices of several kinds, which offers none. The scheduler
+where a node of strategy ``single`` gets devices of several kinds, which offers none. It changes
+what its devices are where it is shared from now on, or no longer, also by the same name: a pod may
+have it alone. The scheduler
 may have bound pods to the former resource by then. So the slice stays on the former list until
 ``allocatable`` was lowered (``unlisting``), and joins the next list after the kubelet had time to
 finish an allocation that it had begun.
@@ -13,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from device_plugin.inventory.model import Inventory, MigSlice, is_given
-from device_plugin.inventory.resources import Offered
+from device_plugin.inventory.resources import Kind, Offered
 from gpu_operator.api.v1alpha1.sharing import Shared
 
 SETTLE_S = 2.0  # lets a kubelet that has just picked a slice finish what it began
@@ -31,11 +33,14 @@ class Entry:
         """Return how many devices of the list are the slice's."""
         return 1 if self.shared is None else self.shared.replicas
 
+    @property
+    def kind(self) -> Kind:
+        """Return what each of these devices is."""
+        return Kind(self.resource, self.shared is not None)
+
     def has_all_of(self, other: "Entry") -> bool:
         """Return whether no device of the other entry is missing in this one."""
-        same = self.resource == other.resource
-        alike = (self.shared is None) == (other.shared is None)
-        return same and alike and self.count >= other.count
+        return self.kind == other.kind and self.count >= other.count
 
 
 @dataclass(slots=True)
@@ -95,7 +100,7 @@ class Listing:
         for uuid in uuids:
             entry = (self._entries or {}).pop(uuid, None)
             wanted = _wanted(uuid, target)
-            if entry is not None and (wanted is None or wanted.resource != entry.resource):
+            if entry is not None and (wanted is None or wanted.kind != entry.kind):
                 self._left[uuid] = entry, self.clock()
 
     def record(self, present: Offered, listed: Collection[str]) -> None:
@@ -129,8 +134,8 @@ class Listing:
                 if uuid in leaving or uuid in hidden or not is_given(gpu, one):
                     continue
                 entry, wanted = _wanted(uuid, replace(present, problem="")), _wanted(uuid, target)
-                if uuid in moving:  # of fewer shares of the same name those remain
-                    same = entry and wanted and entry.resource == wanted.resource
+                if uuid in moving:  # of fewer shares of one resource those remain
+                    same = entry and wanted and entry.kind == wanted.kind
                     entry = wanted if same else None
                 if entry is not None:
                     found[entry.resource] += entry.count

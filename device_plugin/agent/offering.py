@@ -26,7 +26,7 @@ from device_plugin.dp.slices import SliceOffer
 from device_plugin.inventory.functions import RESOURCE, HcaFunction
 from device_plugin.inventory.model import Inventory, is_given
 from device_plugin.inventory.numa import numa_nodes
-from device_plugin.inventory.resources import Offered, by_resource, offered
+from device_plugin.inventory.resources import Kind, Offered, by_resource, offered
 from device_plugin.kube.node_status import NodeStatus
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared
@@ -62,6 +62,7 @@ class Offering:
         self._numa_nodes = numa_nodes()
         self._strategy = Strategy.MIXED  # no pod is bound before the API server has reported one
         self._sharing: Mapping[str, Sequence[Shared]] = {}
+        self._shared: Mapping[str, Shared] = {}  # as gpud was told last, by UUID
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()
 
@@ -72,24 +73,34 @@ class Offering:
 
     def named(
         self, inventory: Inventory, steps: Mapping[str, Steps]
-    ) -> tuple[Offered, Mapping[str, str]]:
+    ) -> tuple[Offered, Mapping[str, Kind]]:
         """Return what slices are offered as, and which ones pods got as something else."""
         target = self._target(inventory, steps)
         resources = self._listing.present(target, inventory.unclaimed())
         given = self._holders.given()
         return resources, {
-            uuid: given[uuid]
-            for uuid, name in resources.names.items()
-            if given.get(uuid, name) != name
+            uuid: min(others)
+            for uuid, kind in resources.kinds.items()
+            if (others := given.get(uuid, frozenset()) - {kind})
         }
 
     def shares(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> dict[str, tuple[str, int]] | None:
-        """Return kind and number of shares of shared slices, by UUID; None: not known yet."""
+        """Return kind and number of shares of shared slices, by UUID; None: not known yet.
+
+        What pods got as something else stays shared, or alone, as they got it.
+        """
         if not self.informed:
             return None
-        shared = self.named(inventory, steps)[0].shared
+        resources, elsewhere = self.named(inventory, steps)
+        shared = dict(resources.shared)
+        for uuid, kind in elsewhere.items():
+            if not kind.is_share:
+                shared.pop(uuid, None)
+            elif uuid not in shared and uuid in self._shared:
+                shared[uuid] = self._shared[uuid]
+        self._shared = shared
         return {uuid: (one.kind.value, one.replicas) for uuid, one in shared.items()}
 
     def advance(self, inventory: Inventory, steps: Mapping[str, Steps]) -> dict[str, Steps]:

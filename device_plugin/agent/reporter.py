@@ -13,7 +13,7 @@ from types import MappingProxyType
 from device_plugin.agent import node_facts, status
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import HolderPod, Inventory
-from device_plugin.inventory.resources import Offered
+from device_plugin.inventory.resources import Kind, Offered
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.gpu_watch import Gpus
 from gpu_operator.api.v1alpha1 import quantity
@@ -49,12 +49,12 @@ class Reporter:
         served: Collection[str],
         refused: Refusals,
         resources: Offered,
-        elsewhere: Mapping[str, str],
+        elsewhere: Mapping[str, Kind],
         faults: Mapping[str, tuple[FaultStatus, ...]] = MappingProxyType({}),
         rivals: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Write what differs; ``served`` are the resources whose list a kubelet follows,
-        ``elsewhere`` has those by which pods got slices that are offered as ``resources`` now,
+        ``elsewhere`` has as what pods got slices that are offered as ``resources`` now,
         ``faults`` what became of those that are asked for, ``rivals`` resources that another
         plugin serves, with what to say of it.
 
@@ -63,7 +63,8 @@ class Reporter:
         """
         now = datetime.datetime.now(datetime.UTC)
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
-        names = {} if resources.problem else resources.names
+        offered = {} if resources.problem else resources.kinds
+        kinds = {**offered, **elsewhere}
         owned = {wanted.uuid for wanted in objects if wanted.name not in refused}
         for wanted in objects:
             gpu = gpus.get(wanted.uuid)
@@ -73,14 +74,14 @@ class Reporter:
             if gpu is None or (refusal is not None and gpu.uuid in owned):
                 new = status.empty(wanted.status)
             else:
-                named = [names.get(s.uuid, "") for s in gpu.slices]
+                named = [offered[s.uuid].resource for s in gpu.slices if s.uuid in offered]
                 new = status.build(
                     inventory,
                     gpu,
                     steps[gpu.uuid],
                     holders,
                     served,
-                    {s.uuid: names.get(s.uuid, "") for s in gpu.slices} | dict(elsewhere),
+                    kinds,
                     resources.problem,
                     wanted.generation,
                     wanted.status.conditions,

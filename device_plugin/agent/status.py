@@ -14,6 +14,7 @@ from device_plugin.inventory.model import (
     in_service,
     is_given,
 )
+from device_plugin.inventory.resources import Kind
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import (
@@ -34,6 +35,7 @@ from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.perf.boards import BOARDS
 
 _MOST_PODS_OF_A_SHARE = 16  # each pod can have each of 48 shares, and an object 1.5 MiB
+_NONE = Kind("")
 _State = tuple[bool, Reason, str]
 
 
@@ -43,7 +45,7 @@ def build(
     steps: Steps,
     holders: Mapping[str, Sequence[HolderPod]],
     served: Collection[str],
-    resources: Mapping[str, str],
+    kinds: Mapping[str, Kind],
     unoffered: str,
     generation: int,
     before: Sequence[Condition],
@@ -53,7 +55,7 @@ def build(
 ) -> GPUStatus:
     """Return the status of one GPU after ``steps`` were taken.
 
-    ``resources`` has the extended resource of each slice, by its UUID; ``unoffered`` says why the
+    ``kinds`` has what each slice is offered as, by its UUID; ``unoffered`` says why the
     node offers none of them; ``faults`` what became of those that the GPU's spec asks for;
     ``rival`` that another plugin serves a resource of this GPU.
     """
@@ -65,8 +67,9 @@ def build(
             start=s.instance.start,
             compute_start=planner.place_of(s.instance).compute_start,
             state=SliceState.WITHDRAWING if s.uuid in withdrawn else SliceState.ACTIVE,
-            resource=resources[s.uuid],
-            admitted=resources[s.uuid] in served and is_given(gpu, s),
+            resource=kinds.get(s.uuid, _NONE).resource,
+            shared=kinds.get(s.uuid, _NONE).is_share,
+            admitted=kinds.get(s.uuid, _NONE).resource in served and is_given(gpu, s),
             memory_bytes=s.memory_bytes,
             memory_used_bytes=s.memory_used_bytes,
             multiprocessors=s.multiprocessors,

@@ -159,6 +159,11 @@ def shared_uuid(device: str) -> str:
     return device.partition("::")[0]
 
 
+def is_share(device: str) -> bool:
+    """Return whether a device id is one of several of a slice, and not the slice alone."""
+    return shared_uuid(device) != device
+
+
 def in_service(health: str) -> bool:
     """Tell whether what has this health (``admin.Gpu``, ``admin.Instance``) may be given away."""
     return health.partition(":")[0] in ("Healthy", "Suspect")

@@ -9,6 +9,14 @@ from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Kind:
+    """What a device of a slice is: of which resource, and the slice alone or a share of it."""
+
+    resource: str
+    is_share: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Offered:
     """``names`` has the resource of each slice by UUID, none for those that are never offered.
@@ -20,6 +28,11 @@ class Offered:
     problem: str = ""
     shared: Mapping[str, Shared] = field(default_factory=dict)
     """How slices are shared, by UUID; those that are not are left out."""
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """Return what the devices of each slice are, by UUID."""
+        return {uuid: Kind(name, uuid in self.shared) for uuid, name in self.names.items()}
 
 
 def offered(

@@ -60,12 +60,12 @@ def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
     prefix = f"{world.policy.resource_prefix}/"
     there, admits = active(world, node), admitted(world, node)
     gpus = world.gpus_by_node().get(node.name, ())
-    former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _is_named_now(gpu, s)}
+    former = {s.uuid for gpu in gpus for s in gpu.status.slices if not _is_as_meant(gpu, s)}
     resources = set()
     for item in slices:
         if item.resource.startswith(prefix):
             if item.uuid in former and not item.holders:
-                return f"node {node.name} offers {item.resource} yet, which gets another name"
+                return f"node {node.name} offers {item.resource} yet as it was before"
             resources.add(item.resource)
         elif item.resource and not item.holders:
             return f"node {node.name} has yet to offer {item.resource} by the prefix {prefix[:-1]}"
@@ -98,21 +98,23 @@ def _counted(these: _These, *, admitted: bool) -> Mapping[str, int]:
     for gpu in these.gpus:
         for one in gpu.status.slices:
             counts = one.state is SliceState.ACTIVE and (one.admitted or not admitted)
-            if counts and _is_named_now(gpu, one):
+            if counts and _is_as_meant(gpu, one):
                 found[one.resource] += _replicas(gpu, one)
     return found
 
 
-def _is_named_now(gpu: Gpu, item: Slice) -> bool:
-    """Return whether a slice's resource is what the strategy makes of it: the kubelet offers
-    nothing by a name that only the pod knows that was given it.
+def _is_as_meant(gpu: Gpu, item: Slice) -> bool:
+    """Return whether a slice is offered as strategy and sharing make it: the kubelet offers
+    nothing by a name that only the pod knows that was given it, and no share of what a pod has
+    alone.
     """
     name = item.resource.partition("/")[2]
     try:
         profile = geometry.board(gpu.spec.board).device_profile(item.profile)
     except MigError:
         return bool(name)
-    return bool(name) and name == gpu.spec.offered_as(profile)
+    alike = item.shared is None or item.shared == (gpu.spec.shared(profile) is not None)
+    return bool(name) and alike and name == gpu.spec.offered_as(profile)
 
 
 def _replicas(gpu: Gpu, item: Slice) -> int:

@@ -95,6 +95,9 @@ class Cluster:
     offers: dict[str, Offer] = field(default_factory=dict)
     writes: int = 0
     admitted: int = 0
+    pods_last_s: tuple[float, float] = (0.2, 0.6)
+    intrusions: int = 0
+    """Pods that share what another has alone, or have alone what others share."""
     told: list[bool] = field(default_factory=list)
     """Of each status: whether it says that ``allocatable`` is waited for."""
 
@@ -263,9 +266,12 @@ class Cluster:
             self.bound[name] -= 1
             return
         self.admitted += 1
+        beside = [d for _, d in self.pods.values() if shared_uuid(d) == shared_uuid(chosen)]
+        alone = [d for d in (chosen, *beside) if d == shared_uuid(d)]
+        self.intrusions += bool(name != HCA and beside and alone)
         pod = f"pod-{self.admitted}"
         self.pods[pod] = (name, chosen)
-        self.later(0.2, 0.6, lambda: self.pod_ends(pod))
+        self.later(*self.pods_last_s, lambda: self.pod_ends(pod))
 
     def pod_ends(self, pod: str) -> None:
         name, _ = self.pods.pop(pod)
@@ -277,9 +283,15 @@ class Cluster:
             self.tick()
 
 
-def run(directory: Path, edit: Edit, seed: int, period_s: float) -> Cluster:
+def run(
+    directory: Path,
+    edit: Edit,
+    seed: int,
+    period_s: float,
+    pods_last_s: tuple[float, float] = (0.2, 0.6),
+) -> Cluster:
     before, after, _ = edit
-    cluster = Cluster(directory, random.Random(seed), before, period_s)
+    cluster = Cluster(directory, random.Random(seed), before, period_s, pods_last_s=pods_last_s)
     cluster.go_on(2 * period_s + 3)
     assert cluster.admitted
     cluster.wanted = after
@@ -294,13 +306,23 @@ def test_no_pod_fails_when_what_is_offered_changes(
     edit: Edit, seed: int, period_s: float, tmp_path: Path
 ) -> None:
     cluster = run(tmp_path, edit, seed, period_s)
-    assert cluster.failed == 0
+    assert (cluster.failed, cluster.intrusions) == (0, 0)
     there = {name for name, ids in cluster.healthy().items() if ids}
     expected = {f"gpu.tessera.dev/{edit[2]}"} if edit[2] else set()
     assert there - {HCA} == expected
     assert (HCA in there) is edit[1].in_pool
     assert any(cluster.told)
     assert not cluster.told[-1]
+
+
+@pytest.mark.parametrize("edit", ["shared from now on", "shared no longer", "sharing renames"])
+def test_no_pod_shares_what_another_has_alone(edit: str, tmp_path: Path) -> None:
+    """Pods outlast the change: the resource's name stays, what its devices stand for does not."""
+    cluster = run(tmp_path, EDITS[edit], 0, 2.0, (3.0, 12.0))
+    assert (cluster.failed, cluster.intrusions) == (0, 0)
+    assert not cluster.told[-1]
+    listed = cluster.healthy()[f"gpu.tessera.dev/{EDITS[edit][2]}"]
+    assert len(listed) == 6 * (4 if EDITS[edit][1].sharing else 1)
 
 
 RENAMES = list(EDITS)[:8]

@@ -16,7 +16,7 @@ from device_plugin.agent.notices import BURST, REFILL_S, Allowance, Notices
 from device_plugin.agent.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
-from device_plugin.inventory.resources import Offered
+from device_plugin.inventory.resources import Kind, Offered
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
 from mig import geometry
@@ -49,9 +49,8 @@ def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
         reporter = Reporter(kube)
-        former = {"MIG-1": "gpu.tessera.dev/mig-1g.10gb"}
-        new = "nvidia.com/mig-1g.10gb"
-        for elsewhere, resource in ((former, former["MIG-1"]), ({}, new)):
+        before, new = "gpu.tessera.dev/mig-1g.10gb", "nvidia.com/mig-1g.10gb"
+        for elsewhere, resource in (({"MIG-1": Kind(before, is_share=True)}, before), ({}, new)):
             reporter.report(
                 kube.gpus(),
                 inventory(0),
@@ -65,6 +64,7 @@ def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
             (listed,) = api.status("gpu-1")["slices"]
             assert listed["resource"] == resource
             assert listed["admitted"] == (resource == new)
+            assert listed["shared"] == (resource == before)
 
 
 @pytest.mark.parametrize(

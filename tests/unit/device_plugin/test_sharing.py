@@ -14,7 +14,7 @@ from device_plugin.backends.gpud import Gpud
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.slices import SliceOffer
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
-from device_plugin.inventory.resources import offered
+from device_plugin.inventory.resources import Kind, offered
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared, SharingKind
 from mig import geometry
@@ -29,6 +29,7 @@ SLICES = tuple(
     )
     for start in range(2)
 )
+MIGS = ("MIG-0", "MIG-1")
 GPU = Gpu("GPU-1", 0, BOARD, "Healthy", SLICES)
 ONE = HolderPod("team", "one", "11111111-1111-4111-8111-111111111111")
 TWO = HolderPod("team", "two", "22222222-2222-4222-8222-222222222222")
@@ -116,15 +117,39 @@ def test_a_slice_of_which_a_share_is_on_its_way_is_not_destroyed() -> None:
 
 def test_who_has_not_heard_what_is_shared_tells_nobody() -> None:
     """An agent that starts while the API server is away: gpud knows better."""
-    gpud = MagicMock()
+    gpud, holders = MagicMock(), MagicMock(**{"given.return_value": {}})
     settings = MagicMock(budget="1Gi", resource_prefix="gpu.tessera.dev")
-    agent = Agent(settings, gpud, *(MagicMock() for _ in range(7)))
+    agent = Agent(settings, gpud, holders, *(MagicMock() for _ in range(6)))
     inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
     agent._tell_sharing(inventory, {})
     gpud.set_sharing.assert_not_called()
     agent._offering.desire(Desired(), in_pool=False)
     agent._tell_sharing(inventory, {})
     gpud.set_sharing.assert_called_once_with({})
+
+
+def test_gpud_keeps_the_limits_by_which_pods_got_a_slice() -> None:
+    """A pod that has a slice alone keeps all of it, and sharers keep their parts, until they end."""
+    gpud, holders = MagicMock(), MagicMock(seen_at=lambda: 0.0)
+    settings = MagicMock(budget="1Gi", resource_prefix="p")
+    agent = Agent(settings, gpud, holders, *(MagicMock() for _ in range(6)))
+    inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
+    name, mps = "p/mig-1g.10gb", shared().model_copy(update={"kind": SharingKind.MPS})
+    spec: Any = MagicMock(sharing=(mps,))
+    agent._offering.desire(Desired({"GPU-1": spec}), in_pool=True)
+    for given, told in (
+        ({"MIG-0": frozenset({Kind(name)})}, {"MIG-1": ("mps", 3)}),
+        ({"MIG-0": frozenset({Kind(name, is_share=True)})}, dict.fromkeys(MIGS, ("mps", 3))),
+    ):
+        holders.given.return_value = given
+        agent._tell_sharing(inventory, {})
+        gpud.set_sharing.assert_called_with(told)
+    agent._offering.desire(Desired(), in_pool=True)
+    agent._tell_sharing(inventory, {})
+    gpud.set_sharing.assert_called_with({"MIG-0": ("mps", 3)})
+    holders.given.return_value = {}
+    agent._tell_sharing(inventory, {})
+    gpud.set_sharing.assert_called_with({})
 
 
 def test_gpud_hears_of_a_pod_once_with_all_its_claims() -> None:

@@ -105,6 +105,18 @@ def test_a_node_offers_each_slice_as_often_as_it_is_shared() -> None:
     assert offers.is_ours("nvidia.com/gpu.shared", "nvidia.com")
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_slice_is_offered_when_its_devices_are_what_is_meant(shared: bool) -> None:
+    """The name may stay while a device becomes a share, or is one no longer."""
+    had = mig_slice("1g.10gb@0", "team/train").model_copy(update={"shared": not shared})
+    made = gpu(want=["1g.10gb@0"], have=[had, mig_slice("1g.10gb@1")])
+    sharing = resolve(config(), 0, UUID) if shared else ()
+    made = dataclasses.replace(made, spec=made.spec.model_copy(update={"sharing": sharing}))
+    on, seen = node(), world(node(), pool(), made)
+    assert offers.active(seen, on) == {had.resource: 4 if shared else 1}
+    assert "yet as it was before" in offers.late(seen, on, [had.model_copy(update={"holders": ()})])
+
+
 @pytest.mark.parametrize(
     ("text", "count"),
     [("7", 7), ("1k", 1000), ("1e3", 1000), ("2688", 2688), ("", 0), ("-1", 0), ("9" * 5000, 0)],

@@ -197,6 +197,10 @@ class Slice(StatusModel):
     )
     state: SliceState = Field(description="Active or Withdrawing.")
     resource: str = Field(description="Extended resource it is offered as; empty: none.")
+    shared: bool | None = Field(
+        default=None,
+        description="Whether it is offered, or pods have it, in shares; unset: by an older agent.",
+    )
     admitted: bool = Field(
         default=True,
         description="False while it is sick, or kubelet or agent restart: no pod is admitted.",
