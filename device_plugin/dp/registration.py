@@ -25,6 +25,7 @@ from device_plugin.proto import (
 
 _THREADS = 8  # open ListAndWatch streams park one thread each
 _MAX_PATH = 107
+UNDER_WAY_S = 3.0  # for calls that the kubelet began: it fails the pod of one that breaks off
 _log = logging.getLogger(__name__)
 
 
@@ -85,10 +86,10 @@ class ResourceServer:
     def begin_stop(self) -> Callable[[], None]:
         """Leave the registry; the function returned waits until calls under way have ended."""
         self.plugin.stop()
-        stopped = self._server.stop(grace=0.5)
+        stopped = self._server.stop(UNDER_WAY_S)
 
         def wait() -> None:
-            stopped.wait(5)
+            stopped.wait(UNDER_WAY_S + 2)
             self._path.unlink(missing_ok=True)
 
         return wait

@@ -51,7 +51,7 @@ class HealthService:
         sent = -1
         while context.is_active():
             with self._changed:
-                if sent == self._generation:
+                if sent == self._generation and not self._stopped:
                     self._changed.wait(AGAIN_S)
                 if self._stopped or not context.is_active():
                     return

@@ -16,7 +16,7 @@ from typing import Final
 
 import grpc
 
-from device_plugin.dp.registration import remove_dead
+from device_plugin.dp.registration import UNDER_WAY_S, remove_dead
 from device_plugin.dra.health import HealthService
 from device_plugin.dra.preparing import Prepared, Preparer
 from device_plugin.errors import ClaimError
@@ -162,11 +162,11 @@ class DraServer:
         registry = self._registry.stop(grace=0.5)
         self._registration.unlink(missing_ok=True)
         self._health.stop()
-        services = self._services.stop(grace=0.5)
+        services = self._services.stop(UNDER_WAY_S)
 
         def wait() -> None:
             registry.wait(5)
-            services.wait(5)
+            services.wait(UNDER_WAY_S + 2)
             self._endpoint.unlink(missing_ok=True)
 
         return wait

@@ -5,7 +5,7 @@ import os
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -164,6 +164,38 @@ def test_allocate_names_cdi_devices_and_refuses_what_is_gone(
             stub.Allocate(dp.AllocateRequest(container_requests=gone), timeout=60)
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
         assert "MIG-9-9" in error.value.details()
+
+
+class Slow(SliceOffer):
+    """Takes a moment to choose, as on a busy node."""
+
+    chooses, stops = threading.Event(), threading.Event()
+
+    def prefer(self, available: Sequence[str], *others: Any) -> list[str]:
+        self.chooses.set()
+        assert self.stops.wait(60)
+        threading.Event().wait(0.7)  # more than gRPC was given for what is under way
+        return [available[0]]
+
+
+def test_a_call_that_is_under_way_when_the_plugin_stops_is_answered(
+    tmp_path: Path, resources: Resources
+) -> None:
+    """The kubelet fails the pod of a call that breaks off."""
+    gpu = make_gpu(0, range(2))
+    resources.update({RESOURCE: Slow(gpu.slices, (gpu,), "/lib")})
+    ids = [s.uuid for s in gpu.slices]
+    wanted = dp.ContainerPreferredAllocationRequest(available_deviceIDs=ids, allocation_size=1)
+    with channel_of(tmp_path) as channel:
+        stub = dp_grpc.DevicePluginStub(channel)
+        request = dp.PreferredAllocationRequest(container_requests=[wanted])
+        answer = stub.GetPreferredAllocation.future(request, timeout=60)
+        assert Slow.chooses.wait(60)
+        stopping = threading.Thread(target=resources.stop)
+        stopping.start()
+        Slow.stops.set()
+        assert list(answer.result().container_responses[0].deviceIDs) == ids[:1]
+        stopping.join()
 
 
 def allocate(tmp_path: Path, device: str) -> dp.AllocateResponse:
