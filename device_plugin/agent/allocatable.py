@@ -14,7 +14,7 @@ from device_plugin.errors import ClusterError
 from device_plugin.kube.node_status import NodeStatus
 
 LONGEST_S = 25.0  # two of a kubelet's periods of 10 s, the operator's answer to it, and LOW_S
-LOW_S = 0.5  # in which a pod that is already bound reaches the kubelet
+LOW_S = 0.5  # at least: in which a pod that is already bound reaches the kubelet
 FRESH_S = 1.7  # so soon after a write no kubelet writes again: 2 s is the shortest usual period
 LOOK_AGAIN_S = 0.2
 QUIET_MOST_S = 8.0
@@ -24,6 +24,7 @@ The time without a write is a lower bound of the kubelet's period only while the
 something to raise. It has nothing to raise if the devices are sick, and writes then only every few
 minutes, so the time seen is no evidence of a period beyond the default of 10 s.
 """
+_LOW_PART = 4  # of the time without a write that it stays low: 2 s for a busy node's pods
 _MARGIN = 0.8  # of a kubelet's period
 _log = logging.getLogger(__name__)
 
@@ -87,7 +88,8 @@ class AllocatableWatch:
             seen.low_since = None
         elif seen.low_since is None:
             seen.low_since = now
-        low = seen.low_since is not None and now - seen.low_since >= LOW_S
+        low_s = max(LOW_S, self._quiet_s / _LOW_PART)
+        low = seen.low_since is not None and now - seen.low_since >= low_s
         if not status.kubelet_wrote:  # nothing tells the kubelet's writes from others
             return low
         return low and seen.written_after is not None and now - seen.written_after <= self._quiet_s

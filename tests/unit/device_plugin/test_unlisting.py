@@ -101,6 +101,20 @@ def test_a_write_that_is_long_past_is_not_enough() -> None:
     assert not node.passes(2 * FRESH_S)
 
 
+@pytest.mark.parametrize(("period_s", "low_s"), [(10.0, 2.0), (4.0, 0.8), (2.0, LOW_S)])
+def test_allocatable_stays_low_for_a_quarter_of_the_time_between_writes(
+    period_s: float, low_s: float
+) -> None:
+    """On a busy node a pod that was bound took 1.6 s to reach the kubelet."""
+    node = Node(allocatable=1)
+    node.passes()
+    node.passes(period_s)
+    node.wrote = 1
+    node.passes(0.1)
+    assert node.passes(low_s - 0.2)
+    assert not node.passes(0.3)
+
+
 @pytest.mark.parametrize("reachable", [True, False])
 def test_an_operator_that_is_away_stops_a_layout_for_so_long(reachable: bool) -> None:
     node = Node(reachable=reachable)
