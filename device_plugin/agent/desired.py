@@ -43,9 +43,11 @@ class Desired:
             return (
                 spec.layout_instances if _fits(gpu, spec) else ()
             )  # first its slices go, then it does
-        if self.all_frozen or gpu.uuid in self.frozen:
-            return None
-        return ()
+        return None if self.is_frozen(gpu.uuid) else ()
+
+    def is_frozen(self, uuid: str) -> bool:
+        """Return whether a device stays as it is: its object is refused, or may be."""
+        return uuid not in self.gpus and (self.all_frozen or uuid in self.frozen)
 
     def configuration(self, inventory: Inventory) -> list[dict[str, str | int]]:
         """Return the devices that gpud is to have; one with slices stays until they are gone."""

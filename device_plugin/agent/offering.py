@@ -67,8 +67,14 @@ class Offering:
         self.listed = frozenset[str]()
 
     def desire(self, desired: Desired, in_pool: bool) -> None:
-        """Note how slices are to be named and shared, and whether the node has GPU objects."""
-        self._strategy, self._sharing = desired.strategy, desired.sharing
+        """Note how slices are to be named and shared, and whether the node has GPU objects.
+
+        GPUs of refused objects stay as they are, and so does a node all of whose objects are.
+        """
+        kept = {uuid: how for uuid, how in self._sharing.items() if desired.is_frozen(uuid)}
+        self._sharing = kept | desired.sharing
+        if desired.gpus:
+            self._strategy = desired.strategy
         self.informed, self.in_pool = True, in_pool
 
     def named(

@@ -152,6 +152,26 @@ def test_gpud_keeps_the_limits_by_which_pods_got_a_slice() -> None:
     gpud.set_sharing.assert_called_with({})
 
 
+@pytest.mark.parametrize("all_frozen", [True, False])
+def test_a_gpu_whose_object_is_refused_keeps_its_sharing_and_strategy(all_frozen: bool) -> None:
+    gpud, holders = MagicMock(), MagicMock(**{"given.return_value": {}, "seen_at": lambda: 0.0})
+    settings = MagicMock(budget="1Gi", resource_prefix="p")
+    agent = Agent(settings, gpud, holders, *(MagicMock() for _ in range(6)))
+    inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
+    single = shared(offered_as="gpu.shared").model_copy(update={"name": "gpu"})
+    spec: Any = MagicMock(sharing=(single,))
+    agent._offering.desire(Desired({"GPU-1": spec}, strategy=Strategy.SINGLE), in_pool=True)
+    before = agent._offering.named(inventory, {})
+    frozen = frozenset[str]() if all_frozen else frozenset({"GPU-1"})
+    agent._offering.desire(Desired(frozen=frozen, all_frozen=all_frozen), in_pool=True)
+    assert agent._offering.named(inventory, {}) == before
+    agent._tell_sharing(inventory, {})
+    gpud.set_sharing.assert_called_with(dict.fromkeys(MIGS, ("time-slicing", 3)))
+    agent._offering.desire(Desired(), in_pool=True)  # its object is gone
+    agent._tell_sharing(inventory, {})
+    gpud.set_sharing.assert_called_with({})
+
+
 def test_gpud_hears_of_a_pod_once_with_all_its_claims() -> None:
     """As many claims as a tenant likes: the request, and gpud's list, stay as long as pods are many."""
     told: list[dict[str, Any]] = []
