@@ -229,7 +229,8 @@ class HcaWorkCounts(ctypes.Structure):
     """What the engine's work for one function has come to, in units of about a copied byte.
 
     ``cost`` is all of it, in so many ``turns``. ``steps`` are objects that were visited because a
-    program's page said so. ``most_turn`` is the most of one turn; ``most_waited`` the most work
+    program's page said so; ``looks`` are pages that the engine looked at beside turns, to see
+    whether there is anything. ``most_turn`` is the most of one turn; ``most_waited`` the most work
     for others between the moment that the engine knew of something to do and the turn that did it;
     ``most_pass`` the most for all between two looks for what is to be done. ``waiting`` queue pairs
     wait for a time or for what comes earlier.
@@ -243,6 +244,7 @@ class HcaWorkCounts(ctypes.Structure):
         ("most_waited", c_uint64),
         ("most_pass", c_uint64),
         ("waiting", c_uint64),
+        ("looks", c_uint64),
     )
 
 

@@ -91,7 +91,9 @@ class Completions(ClientPlace):
 
     def shrinks(self, wanted: hca_objects.HcaCqResize) -> bool:
         """Return whether a request asks for fewer entries. Raises OSError."""
-        return bool(wanted.entries < get(self._cqs, wanted.handle).entries)
+        entries = get(self._cqs, wanted.handle).entries
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        return power_of_two(wanted.entries) < entries
 
     def rounds(self) -> int:
         """Wake the engine, and return how often it has looked for work of this function."""

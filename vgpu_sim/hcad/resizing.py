@@ -12,12 +12,13 @@ from vgpu_sim.hcad import requests
 from vgpu_sim.hcad.objects import Objects
 
 ROUNDS: Final = 2  # one that had begun, and one more
+MOST_SECONDS: Final = 0.5
 MOST_LOOKS: Final = 1000
 _LOOK_SECONDS: Final = 0.0005
 
 
 async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
-    """Carry a request for another size out; as ``requests.answer``, after MOST_LOOKS at most.
+    """Carry a request for another size out; as ``requests.answer``, after MOST_SECONDS at most.
 
     Raises:
         Malformed: no client library sends such a thing.
@@ -34,7 +35,9 @@ async def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...],
 async def _until_seen(objects: Objects) -> None:
     """Wait until the engine has seen what was posted before; not for ever, if it has no CPU."""
     end = objects.rounds() + ROUNDS
+    loop = asyncio.get_running_loop()
+    latest = loop.time() + MOST_SECONDS
     for _ in range(MOST_LOOKS):
-        if objects.rounds() >= end:
+        if objects.rounds() >= end or loop.time() >= latest:
             return
         await asyncio.sleep(_LOOK_SECONDS)

@@ -32,7 +32,7 @@ ENGINE = "libtessera_hca.so"
 # Harm by the network is a matter of many packets: a few seeds are enough here.
 FILES = {
     "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs"),
-    "turns": ("hca_turns", "hca_boundaries"),
+    "turns": ("hca_turns", "hca_idle", "hca_boundaries"),
     "slots": ("hca_hostile_slots",),
     "objects": ("hca_datagrams", "hca_raw", "hca_windows", "hca_policy", "hcad_saving"),
     "device": ("hcad_device_regions",),

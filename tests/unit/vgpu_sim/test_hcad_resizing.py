@@ -135,10 +135,20 @@ def test_what_was_posted_before_counts(engine, pair):
 
 
 def test_an_engine_without_a_cpu_is_not_waited_for_without_end(engine, pair, monkeypatch):
-    monkeypatch.setattr(resizing, "MOST_LOOKS", 3)
+    monkeypatch.setattr(resizing, "MOST_SECONDS", 0.002)
     engine.hold()
     assert status_of(asyncio.run(resizing.answer(pair.a.objects, resize(pair.a, 4)))) == 0
     engine.release()
+
+
+def test_a_size_that_is_refused_or_the_same_waits_for_no_turn(engine, pair, monkeypatch):
+    def rounds() -> int:
+        raise AssertionError
+
+    monkeypatch.setattr(pair.a.objects, "rounds", rounds)
+    for entries, status in ((0, errno.EINVAL), (ENTRIES - 1, 0)):
+        made = asyncio.run(resizing.answer(pair.a.objects, resize(pair.a, entries)))
+        assert status_of(made) == status
 
 
 @pytest.mark.parametrize(

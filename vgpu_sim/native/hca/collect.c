@@ -1,24 +1,9 @@
 /* What programs have written into their pages: bits of queue pairs and of shared receive queues, and
- * completion queues that are armed. A walk ends when it has cost enough, and goes on from there in the
- * function's next turn. */
+ * completion queues that are armed. A walk over the pages that are due ends when it has cost enough, and
+ * goes on from there in the function's next turn. */
 #include "internal.h"
 
 enum { WORDS = TESSERA_HCA_MAX_QPS / 64, SRQ_WORDS = TESSERA_HCA_MAX_SRQS / 64 };
-
-static bool has_bits(const uint64_t *words, unsigned count) {
-  for (unsigned i = 0; i < count; i++)
-    if (__atomic_load_n(&words[i], __ATOMIC_SEQ_CST) != 0) return true;
-  return false;
-}
-
-bool hca_has_doorbells(const struct hca_function *function) {
-  for (const struct hca_client *client = function->clients; client;
-       client = client->next_of_function)
-    if (hca_is_rearming(client) || has_bits(client->page->dirty, WORDS) ||
-        has_bits(client->page->dirty_srqs, SRQ_WORDS))
-      return true;
-  return false;
-}
 
 static uint64_t take_bits(uint64_t *word) {
   if (__atomic_load_n(word, __ATOMIC_SEQ_CST) == 0) return 0;
@@ -60,35 +45,37 @@ static bool collect_shared(struct hca *hca, struct hca_client *client, int64_t l
   return true;
 }
 
-static struct hca_client *after(const struct hca_function *function,
-                                const struct hca_client *client) {
-  return client->next_of_function ? client->next_of_function : function->clients;
+/* Shared queues first, and at most half, so that a client that sets bits of one kind does not keep the
+ * other waiting. */
+static bool collect_bits(struct hca *hca, struct hca_client *client, int64_t least) {
+  const bool shared = collect_shared(hca, client, least + HCA_WALK_COST / 2);
+  return collect_queue_pairs(hca, client, least) && shared;
 }
 
-/* Where a walk goes on behind a client; NULL: not in this turn. A client whose part was cut short is the
- * first of the next turn, unless it was of this one: so none that asks for more than a turn has keeps
- * another waiting. */
-static struct hca_client *next_client(const struct hca_function *function,
-                                      struct hca_client **place, const struct hca_client *first,
-                                      struct hca_client *client, bool whole) {
-  *place = !whole && client != first ? client : after(function, client);
-  return whole && *place != first ? *place : NULL;
+static bool rearm(struct hca *hca, struct hca_client *client, int64_t least) {
+  (void)hca;
+  return hca_rearm(client, least);
+}
+
+/* A client whose part was cut short is the first of the next turn, unless it was of this one: so none
+ * that asks for more than a turn has keeps another waiting. */
+static void walk_due(struct hca *hca, struct hca_function *function, enum hca_walk walk,
+                     bool (*carry_out)(struct hca *, struct hca_client *, int64_t)) {
+  struct hca_client *first = function->bells.first_due[walk], *client;
+  const int64_t least = function->credit - HCA_WALK_COST;
+  while ((client = function->bells.first_due[walk]) != NULL && function->credit > least) {
+    hca_charge(hca, HCA_STEP_COST);
+    const bool whole = carry_out(hca, client, least);
+    if (!whole && client != first) return;
+    hca_clear_due(client, walk);
+    if (whole) continue;
+    hca_set_due(client, walk);
+    return;
+  }
 }
 
 void hca_collect(struct hca *hca, struct hca_function *function) {
-  struct hca_client *first = function->collecting ? function->collecting : function->clients;
-  const int64_t least = function->credit - HCA_WALK_COST;
-  for (struct hca_client *client = first; client;) {
-    /* Shared queues first, and at most half, so that a client that sets bits of one kind does not keep
-     * the other waiting. */
-    const bool shared = collect_shared(hca, client, least + HCA_WALK_COST / 2);
-    const bool pairs = collect_queue_pairs(hca, client, least);
-    client = next_client(function, &function->collecting, first, client, shared && pairs);
-  }
-  first = function->rearming ? function->rearming : function->clients;
-  const int64_t least_rearmed = function->credit - HCA_WALK_COST;
-  for (struct hca_client *client = first; client;) {
-    const bool whole = hca_rearm(client, least_rearmed);
-    client = next_client(function, &function->rearming, first, client, whole);
-  }
+  hca_answer_bells(hca, function);
+  walk_due(hca, function, HCA_WALK_BITS, collect_bits);
+  walk_due(hca, function, HCA_WALK_ARMED, rearm);
 }

@@ -18,10 +18,6 @@ static void notify(struct hca_cq *cq) {
   if (cq->notify_fd < 0 || write(cq->notify_fd, "", 1) < 0) return;
 }
 
-bool hca_is_rearming(const struct hca_client *client) {
-  return client->rearm_left || __atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) != 0;
-}
-
 bool hca_rearm(struct hca_client *client, int64_t least_credit) {
   if (__atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) != 0) {
     __atomic_store_n(&client->page->armed, 0, __ATOMIC_SEQ_CST);

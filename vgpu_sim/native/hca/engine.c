@@ -10,20 +10,18 @@
 #include "clock.h"
 #include "internal.h"
 
-enum { SPIN_NS = 20000, MAX_SLEEP_MS = 60000, EVENTS = 16 };
+enum { SPIN_NS = 20000, MAX_SLEEP_MS = 60000 };
 
-/* Lets those in who want to add, change or remove something. */
+/* Lets those in who want to add, change or remove something now; others that come meanwhile are let in
+ * after what is to be done first. */
 static void let_in(struct hca *hca) {
-  if (atomic_load_explicit(&hca->callers, memory_order_relaxed) == 0) return;
+  const unsigned wanting = atomic_load(&hca->callers);
+  if (wanting == 0) return;
+  const unsigned before = atomic_load(&hca->entered);
   hca_leave(hca);
-  while (atomic_load_explicit(&hca->callers, memory_order_relaxed) != 0) sched_yield();
+  while (atomic_load(&hca->callers) != 0 && atomic_load(&hca->entered) - before < wanting)
+    sched_yield();
   pthread_mutex_lock(&hca->lock);
-}
-
-/* Sleeping before dirty; clients the other way round. */
-static void set_sleeping(struct hca *hca, uint32_t value) {
-  for (struct hca_client *client = hca->clients; client; client = client->next)
-    __atomic_store_n(&client->page->sleeping, value, __ATOMIC_SEQ_CST);
 }
 
 static int timeout_ms(uint64_t wake_ns) {
@@ -32,40 +30,6 @@ static int timeout_ms(uint64_t wake_ns) {
   if (wake_ns <= now_ns) return 0;
   const uint64_t ms = (wake_ns - now_ns + 999999) / 1000000;
   return ms > MAX_SLEEP_MS ? MAX_SLEEP_MS : (int)ms;
-}
-
-static bool is_here(const struct hca *hca, const struct hca_client *wanted) {
-  const struct hca_client *client = hca->clients;
-  while (client && client != wanted) client = client->next;
-  return client != NULL;
-}
-
-/* Empties what rang. A client may have gone since, and its descriptor be another file's. */
-static void drain(const struct hca *hca, const struct epoll_event *events, int count) {
-  char scratch[256];
-  for (int i = 0; i < count; i++) {
-    const struct hca_client *client = events[i].data.ptr;
-    if (client && !is_here(hca, client)) continue;
-    if (read(client ? client->doorbell_fd : hca->wake_fd, scratch, sizeof scratch) < 0) continue;
-  }
-}
-
-static void nap(struct hca *hca) {
-  uint64_t wake_ns;
-  set_sleeping(hca, 1);
-  if (hca_find_ready(hca, hca_now_ns(), &wake_ns)) {
-    set_sleeping(hca, 0);
-    return;
-  }
-  atomic_fetch_add_explicit(&hca->sleeps, 1, memory_order_relaxed);
-  struct epoll_event events[EVENTS];
-  const int limit_ms = timeout_ms(wake_ns);
-  hca_leave(hca);
-  const int count = epoll_wait(hca->epoll_fd, events, EVENTS, limit_ms);
-  hca_enter(hca);
-  if (hca->held) return; /* doorbells and pages may be the successor's by now */
-  drain(hca, events, count);
-  set_sleeping(hca, 0);
 }
 
 static void *serve(void *argument) {
@@ -80,6 +44,7 @@ static void *serve(void *argument) {
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
     const uint64_t before = hca->work, now_ns = hca_now_ns();
     uint64_t wake_ns;
+    hca_hear(hca, now_ns);
     if (hca_wire_poll(hca)) idle_since_ns = 0;
     if (hca_find_ready(hca, now_ns, &wake_ns)) {
       hca_serve(hca, now_ns);
@@ -87,8 +52,9 @@ static void *serve(void *argument) {
       if (hca->most_pass < hca->work - before) hca->most_pass = hca->work - before;
     } else if (idle_since_ns == 0) {
       idle_since_ns = now_ns;
-    } else if (now_ns - idle_since_ns > SPIN_NS) {
-      nap(hca);
+    } else if (now_ns - idle_since_ns > SPIN_NS && hca->polled_count == 0) {
+      atomic_fetch_add_explicit(&hca->sleeps, 1, memory_order_relaxed);
+      hca_sleep(hca, timeout_ms(wake_ns));
       idle_since_ns = 0;
     } else {
       hca_leave(hca);
@@ -102,7 +68,7 @@ static void *serve(void *argument) {
 }
 
 static bool watch(struct hca *hca) {
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+  struct epoll_event event = {.events = EPOLLIN, .data.u64 = HCA_RANG_ENGINE};
   return epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, hca->wake_fd, &event) == 0;
 }
 
@@ -138,6 +104,7 @@ void hca_free(struct hca *hca) {
   atomic_store(&hca->ending, true);
   hca_release(hca);
   pthread_join(hca->thread, NULL);
+  hca_table_free(&hca->numbered);
   hca_table_free(&hca->qps);
   hca_table_free(&hca->regions);
   hca_wire_end(hca);

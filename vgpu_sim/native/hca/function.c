@@ -1,4 +1,5 @@
 /* Functions: the clients with one address are programs of one pod, and take turns as one. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,13 +23,22 @@ bool hca_function_join(struct hca *hca, struct hca_client *client) {
     function = calloc(1, sizeof *function);
     if (!function) return false;
     memcpy(function->gids, client->gids, sizeof function->gids);
+    if (!hca_bells_open(hca, function)) {
+      free(function);
+      return false;
+    }
     function->next = hca->functions;
     hca->functions = function;
   }
   client->function = function;
-  client->next_of_function = function->clients;
+  client->next = function->clients;
+  if (client->next) client->next->previous = client;
   function->clients = client;
-  return true;
+  if (hca_bell_open(client)) return true;
+  const int error = errno;
+  hca_function_leave(hca, client);
+  errno = error;
+  return false;
 }
 
 /* Takes a function out of the list of those that take turns. */
@@ -46,11 +56,9 @@ static void unlist(struct hca *hca, const struct hca_function *function) {
 
 void hca_function_leave(struct hca *hca, struct hca_client *client) {
   struct hca_function *function = client->function;
-  struct hca_client **link = &function->clients;
-  while (*link != client) link = &(*link)->next_of_function;
-  *link = client->next_of_function;
-  if (function->collecting == client) function->collecting = client->next_of_function;
-  if (function->rearming == client) function->rearming = client->next_of_function;
+  hca_bell_close(client);
+  *(client->previous ? &client->previous->next : &function->clients) = client->next;
+  if (client->next) client->next->previous = client->previous;
   if (function->clients) return;
   for (struct hca_function **other = &hca->functions; *other; other = &(*other)->next) {
     if (*other != function) continue;
@@ -58,6 +66,7 @@ void hca_function_leave(struct hca *hca, struct hca_client *client) {
     break;
   }
   if (function->ready) unlist(hca, function);
+  hca_bells_close(hca, function);
   free(function->timers);
   free(function);
 }

@@ -13,6 +13,7 @@ void hca_hold(struct hca *hca) {
 void hca_release(struct hca *hca) {
   hca_enter(hca);
   hca->held = false;
+  hca_read_all_soon(hca);
   pthread_cond_signal(&hca->released);
   hca_leave(hca);
   hca_ring(hca);
@@ -31,6 +32,7 @@ void hca_cq_load(struct hca *hca, struct hca_cq *cq, const tessera_hca_saved_cq 
   cq->events = saved->events;
   cq->overrun = saved->overrun != 0;
   cq->client->rearm_left = cq->client->cq_count; /* a predecessor's walk may not have come to it */
+  hca_set_due(cq->client, HCA_WALK_ARMED);
   hca_leave(hca);
 }
 

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "doorbell.h"
 #include "policy.h"
 #include "table.h"
 #include "tessera_hca.h"
@@ -15,7 +16,7 @@ struct hca_function {
   struct hca_function *next, *next_ready;
   uint8_t gids[TESSERA_HCA_GIDS][16]; /* the second identifies it */
   struct hca_client *clients;
-  struct hca_client *collecting, *rearming; /* the next whose page is read; NULL: the first */
+  struct hca_bells bells;
   int64_t credit; /* units of work that it may still have carried out; less than 0: a debt */
   bool ready;     /* listed among those that take turns */
   bool begun;     /* its turn was interrupted, and goes on */
@@ -30,10 +31,10 @@ struct hca_function {
 };
 
 struct hca_client {
-  struct hca_client *next;
-  struct hca_client *next_of_function;
+  struct hca_client *next, *previous; /* of its function */
   struct hca *hca;
   struct hca_function *function;
+  struct hca_bell bell;
   tessera_hca_client_page *page; /* hostile */
   unsigned word, srq_word;       /* of its page: read next */
   struct hca_cq *rearm_next;     /* the next armed queue to look at; NULL: the first */
@@ -195,12 +196,12 @@ struct hca {
   pthread_t thread;
   pthread_mutex_t lock;
   atomic_uint callers; /* that want the lock */
+  atomic_uint entered; /* how often one has got it */
   atomic_bool ending;
   bool held; /* no turns: its state is being handed over, or not complete yet */
   pthread_cond_t released;
   int epoll_fd, wake_fd;
   int absent_fd; /* tells of pages that are not there; -1: the kernel has no such thing */
-  struct hca_client *clients;
   struct hca_table qps, regions;
   struct hca_table windows; /* by the upper 24 bits of their keys */
   struct hca_table ahs;
@@ -211,6 +212,10 @@ struct hca {
   uint64_t next_serial;
   uint8_t datagram[TESSERA_HCA_GRH_BYTES + TESSERA_HCA_MAX_DATAGRAM_BYTES]; /* or a frame */
   struct hca_function *functions;
+  struct hca_table numbered; /* functions, by their bells' numbers */
+  uint32_t last_number;
+  uint32_t polled_count; /* programs that the engine looks at */
+  uint64_t heard_ns;     /* its last look for bells */
   struct hca_function unowned; /* of addresses that no client has */
   struct hca_function *first_ready, *last_ready;
   struct hca_function *charged; /* for what is done now; NULL: nothing is charged */
@@ -226,6 +231,7 @@ struct hca {
   int asks_fd; /* eventfd: somebody is to be judged */
   bool judged; /* somebody was, whose datagrams wait */
   struct hca_pacing *pacing; /* NULL: there are no QoS classes */
+  uint64_t pacing_number;
 };
 
 /* What work costs: a unit is about the time that a byte takes which is copied. */
@@ -266,7 +272,6 @@ bool hca_find_ready(struct hca *hca, uint64_t now_ns, uint64_t *wake_ns);
 void hca_serve(struct hca *hca, uint64_t now_ns);
 
 /* collect.c: what a function's programs have written into their pages. */
-bool hca_has_doorbells(const struct hca_function *function);
 void hca_collect(struct hca *hca, struct hca_function *function);
 
 /* queue.c: the order in which a function's queue pairs are served. */
@@ -339,9 +344,8 @@ enum hca_taken hca_take(struct hca *hca, struct hca_qp *qp);
 /* complete.c */
 /* False where the queue is full; an event says so. */
 bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicited);
-/* Whether queues that were armed while they had entries are to be notified of, as hardware does. */
-bool hca_is_rearming(const struct hca_client *client);
-/* Does so for some of them; false where there are more. */
+/* Notifies of queues that were armed while they had entries, as hardware does: of some of them; false
+ * where there are more. */
 bool hca_rearm(struct hca_client *client, int64_t least_credit);
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
 
@@ -374,6 +378,7 @@ void hca_wire_stop(struct hca *hca, struct hca_qp *qp);
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);
   pthread_mutex_lock(&hca->lock);
+  atomic_fetch_add(&hca->entered, 1);
   atomic_fetch_sub(&hca->callers, 1);
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -34,39 +33,22 @@ struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
   client->async_fd = duplicate(async_fd);
   memcpy(client->gids, gids, sizeof client->gids);
   client->pkeys[0] = 0xffff; /* the default partition, as a full member */
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
-  if (!client->page || client->doorbell_fd < 0 || client->async_fd < 0 ||
-      epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, client->doorbell_fd, &event) != 0) {
-    const int error = errno;
-    drop_client(client);
-    errno = error;
-    return NULL;
-  }
-  hca_enter(hca);
-  const bool joined = hca_function_join(hca, client);
+  bool joined = client->page && client->doorbell_fd >= 0 && client->async_fd >= 0;
   if (joined) {
-    /* The engine may be asleep, and has said so to those that it knew. */
-    __atomic_store_n(&client->page->sleeping, 1, __ATOMIC_SEQ_CST);
-    client->next = hca->clients;
-    hca->clients = client;
+    hca_enter(hca);
+    joined = hca_function_join(hca, client);
+    hca_leave(hca);
   }
-  hca_leave(hca);
   if (joined) return client;
-  epoll_ctl(hca->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
+  const int error = errno;
   drop_client(client);
-  errno = ENOMEM;
+  errno = error;
   return NULL;
 }
 
 void hca_client_free(struct hca *hca, struct hca_client *client) {
   hca_enter(hca);
-  for (struct hca_client **link = &hca->clients; *link; link = &(*link)->next) {
-    if (*link != client) continue;
-    *link = client->next;
-    break;
-  }
   hca_function_leave(hca, client);
-  epoll_ctl(hca->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
   hca_leave(hca);
   drop_client(client);
 }
@@ -114,8 +96,13 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
 }
 
 uint64_t hca_client_rounds(struct hca *hca, struct hca_client *client) {
+  hca_enter(hca);
+  hca_read_soon(client); /* it need not have rung */
+  hca_make_ready(hca, client->function);
+  const uint64_t rounds = atomic_load(&client->function->rounds);
+  hca_leave(hca);
   hca_ring(hca);
-  return atomic_load(&client->function->rounds);
+  return rounds;
 }
 
 enum { COPIED_AT_ONCE = 512 };

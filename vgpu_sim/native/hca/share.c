@@ -12,7 +12,7 @@ bool hca_find_ready(struct hca *hca, uint64_t now_ns, uint64_t *wake_ns) {
   for (struct hca_function *function = hca->functions; function; function = function->next) {
     if (function->ready) continue;
     const uint64_t next_ns = hca_next_wake_ns(function);
-    if (next_ns <= now_ns || hca_has_woken(hca, function) || hca_has_doorbells(function)) {
+    if (hca_has_rung(hca, function, now_ns) || next_ns <= now_ns || hca_has_woken(hca, function)) {
       hca_make_ready(hca, function);
       continue;
     }

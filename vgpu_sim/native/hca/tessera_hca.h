@@ -33,8 +33,10 @@ HCA_EXPORT struct hca_client *hca_client_new(struct hca *hca, int page_fd, int d
                                              int async_fd, const uint8_t *gids);
 /* After all its objects. */
 HCA_EXPORT void hca_client_free(struct hca *hca, struct hca_client *client);
-/* Wakes the engine; how often it has looked at the client's function and ended. After two more it has
- * seen what was posted before: a turn that had begun, and one more. */
+/* Has the engine read the client's page, even if it did not ring; how many turns of the client's function
+ * have ended, and looks that found nothing for it. Of two more the first may have begun before; the second
+ * reads the page, if the function's programs have not set more bits than a turn takes. How much of what
+ * was posted is carried out by then depends on what else the function has to do. */
 HCA_EXPORT uint64_t hca_client_rounds(struct hca *hca, struct hca_client *client);
 
 HCA_EXPORT struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t handle,

@@ -22,7 +22,7 @@ static bool open_engine(struct hca *hca) {
   hca->wire_batch = calloc(1, sizeof *hca->wire_batch);
   hca->wire_room = malloc(ROOM_BYTES);
   const int fd = epoll_create1(EPOLL_CLOEXEC);
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = hca->wire_batch};
+  struct epoll_event event = {.events = EPOLLIN, .data.u64 = HCA_RANG_WIRE};
   if (hca->wire_batch && hca->wire_room && fd >= 0 &&
       epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
     hca->wire_epoll_fd = fd;
@@ -95,34 +95,45 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
   /* It may have been loaded, and not had a turn yet. */
-  for (struct hca_wired **link = &hca->wire_noted; *link; link = &(*link)->next_noted) {
+  struct hca_wired **link = qp->wired->responder.noted ? &hca->wire_noted : NULL;
+  for (; link && *link; link = &(*link)->next_noted) {
     if (*link != qp->wired) continue;
     *link = qp->wired->next_noted;
     break;
   }
+  struct hca_wired *next = qp->wired->next_pair, *previous = qp->wired->previous_pair;
+  *(previous ? &previous->next_pair : &qp->wired->wire->first_pair) = next;
+  if (next) next->previous_pair = previous;
   qp->wired->wire->pairs--;
   hca_wire_stop(hca, qp);
   free(qp->wired);
   qp->wired = NULL;
 }
 
+/* Ends some of what is connected over a wire; false where there is more. */
+static bool end_pairs(struct hca *hca, struct hca_wire *wire) {
+  enum { AT_ONCE = 64 }; /* the lock is held for so many */
+  for (unsigned i = 0; wire->first_pair && i < AT_ONCE; i++) {
+    struct hca_qp *qp = wire->first_pair->qp;
+    if (qp->attributes.state != TESSERA_VERBS_STATE_ERR) {
+      hca_event(qp->client, TESSERA_VERBS_EVENT_QP_FATAL, qp->number);
+      hca_fail(hca, qp);
+    }
+    leave(hca, qp);
+  }
+  return wire->first_pair == NULL;
+}
+
 void hca_wire_free(struct hca *hca, struct hca_wire *wire) {
   hca_enter(hca);
-  for (struct hca_client *client = hca->clients; client; client = client->next) {
-    for (unsigned i = 0; i < TESSERA_HCA_MAX_QPS; i++) {
-      struct hca_qp *qp = client->qps[i];
-      if (!qp || !qp->wired || qp->wired->wire != wire) continue;
-      if (qp->attributes.state != TESSERA_VERBS_STATE_ERR) {
-        hca_event(client, TESSERA_VERBS_EVENT_QP_FATAL, qp->number);
-        hca_fail(hca, qp);
-      }
-      leave(hca, qp);
-    }
-  }
   for (struct hca_wire **link = &hca->wires; *link; link = &(*link)->next) {
     if (*link != wire) continue;
     *link = wire->next;
     break;
+  }
+  while (!end_pairs(hca, wire)) { /* nobody connects over it any more */
+    hca_leave(hca);
+    hca_enter(hca);
   }
   epoll_ctl(hca->wire_epoll_fd, EPOLL_CTL_DEL, wire->fds[0], NULL);
   for (const struct wire_group *group = wire->groups; group; group = group->next)
@@ -143,6 +154,9 @@ bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   if (!qp->wired) return false;
   qp->wired->wire = wire;
   wire->pairs++;
+  qp->wired->next_pair = wire->first_pair;
+  if (wire->first_pair) wire->first_pair->previous_pair = qp->wired;
+  wire->first_pair = qp->wired;
   qp->wired->qp = qp;
   qp->wired->lane = wire_lane_of(wire, attributes->flow_label, qp->number, attributes->dest_qpn);
   qp->wired->mtu = 128u << attributes->path_mtu;

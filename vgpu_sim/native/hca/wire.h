@@ -46,6 +46,7 @@ struct hca_wire {
   uint16_t ports[WIRE_LANES];
   uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
   unsigned pairs;      /* that are connected over it */
+  struct hca_wired *first_pair;
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
   uint32_t mtu;  /* of the interface: the longest datagram */
   int mad_fd;    /* hcad's pipe; -1: it wants none */
@@ -119,6 +120,7 @@ struct hca_wired {
   unsigned lane;
   uint32_t mtu;
   struct hca_wired *next_noted;
+  struct hca_wired *next_pair, *previous_pair; /* of its wire */
   struct hca_qp *qp; /* NULL: datagrams */
   uint8_t tos;       /* of datagrams */
   struct wire_requester requester;

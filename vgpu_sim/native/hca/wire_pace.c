@@ -19,13 +19,11 @@ int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes, u
   hca_enter(hca);
   struct hca_pacing *before = hca->pacing;
   if (made || before) {
-    /* Nobody is counted as ready any more; who is says so in its next turn. */
-    for (struct hca_client *client = hca->clients; client; client = client->next)
-      for (unsigned i = 0; i < TESSERA_HCA_MAX_QPS; i++)
-        if (client->qps[i] && client->qps[i]->wired) client->qps[i]->wired->pace.ready = false;
     for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
       memset(wire->ceilings, 0, sizeof wire->ceilings);
     if (made) {
+      /* Queue pairs that could send under the old ones say so again in their next turns. */
+      made->number = ++hca->pacing_number;
       made->count = count + 1;
       made->classes[0].said.weight = 1;
       for (uint32_t i = 0; i < count; i++) {
@@ -57,12 +55,14 @@ static void set_ready(struct hca *hca, struct hca_wired *wired, bool ready) {
   struct hca_pacing *pacing = hca->pacing;
   struct wire_pace *pace = &wired->pace;
   const unsigned number = wire_class_of(hca, wired->qp);
-  if (pace->ready && (!ready || pace->ready_in != number)) {
+  const bool counted = pace->ready == pacing->number;
+  if (counted && ready && pace->ready_in == number) return;
+  if (counted) {
     pacing->classes[pace->ready_in].ready--;
     pacing->ready--;
-    pace->ready = false;
+    pace->ready = 0;
   }
-  if (!ready || pace->ready) return;
+  if (!ready) return;
   struct wire_class *own = &pacing->classes[number];
   if (own->ready == 0) {
     /* Who has sent nothing for a while has saved nothing up. */
@@ -78,7 +78,7 @@ static void set_ready(struct hca *hca, struct hca_wired *wired, bool ready) {
   own->ready++;
   pacing->ready++;
   pace->ready_in = number;
-  pace->ready = true;
+  pace->ready = pacing->number;
 }
 
 /* Whether another class that could send is to go first: one that has less than it is promised, or one

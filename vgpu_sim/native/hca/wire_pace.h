@@ -29,6 +29,7 @@ struct wire_class {
 
 /* Place 0 is of whoever has no class; its weight is 1. */
 struct hca_pacing {
+  uint64_t number; /* from 1 on; no others have had it */
   unsigned count; /* 1: there are no classes */
   unsigned ready;
   struct wire_class classes[TESSERA_HCA_QOS_CLASSES + 1];
@@ -39,7 +40,7 @@ struct wire_pace {
   uint64_t now_ns;  /* of this turn */
   uint64_t wake_ns; /* it is held until then */
   bool wants;       /* it could send, but for the others */
-  bool ready;       /* counted in its class's `ready`: */
+  uint64_t ready;   /* the classes in whose `ready` it is counted; 0: in none */
   unsigned ready_in;
 };
 

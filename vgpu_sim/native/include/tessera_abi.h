@@ -1481,8 +1481,9 @@ typedef struct tessera_hca_work_counts {
   uint64_t most_waited;
   uint64_t most_pass;
   uint64_t waiting;
+  uint64_t looks;
 } tessera_hca_work_counts;
-_Static_assert(sizeof(tessera_hca_work_counts) == 56, "tessera_hca_work_counts");
+_Static_assert(sizeof(tessera_hca_work_counts) == 64, "tessera_hca_work_counts");
 _Static_assert(offsetof(tessera_hca_work_counts, turns) == 0, "tessera_hca_work_counts.turns");
 _Static_assert(offsetof(tessera_hca_work_counts, cost) == 8, "tessera_hca_work_counts.cost");
 _Static_assert(offsetof(tessera_hca_work_counts, steps) == 16, "tessera_hca_work_counts.steps");
@@ -1490,6 +1491,7 @@ _Static_assert(offsetof(tessera_hca_work_counts, most_turn) == 24, "tessera_hca_
 _Static_assert(offsetof(tessera_hca_work_counts, most_waited) == 32, "tessera_hca_work_counts.most_waited");
 _Static_assert(offsetof(tessera_hca_work_counts, most_pass) == 40, "tessera_hca_work_counts.most_pass");
 _Static_assert(offsetof(tessera_hca_work_counts, waiting) == 48, "tessera_hca_work_counts.waiting");
+_Static_assert(offsetof(tessera_hca_work_counts, looks) == 56, "tessera_hca_work_counts.looks");
 
 typedef struct tessera_hca_qos_class {
   uint64_t bytes_at_most;

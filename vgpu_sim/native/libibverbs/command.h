@@ -46,7 +46,7 @@ struct tsr_cq *tsr_lost_event(struct ibv_comp_channel *channel);
 /* Maps a page of hcad's, and closes its descriptor; NULL with errno set. */
 void *tsr_map(int fd, uint64_t bytes);
 
-/* Tells hcad that a queue pair has requests. */
+/* ring.c. Tells hcad that a queue pair has requests. */
 void tsr_ring(struct tsr_context *context, uint32_t index);
 
 /* The same of a shared receive queue. */
