@@ -37,7 +37,7 @@ EVERY_BIT = (1 << 64) - 1
 GOAL_TIMES, GOAL_MS = 2.0, 2.0
 
 
-class _Program:
+class Program:
     """A client of the engine: its page, one completion queue, one region of many pieces."""
 
     def __init__(self, engine: Engine, numbers: Numbers, index: int, piece: int, pieces: int):
@@ -77,7 +77,7 @@ class _Program:
 
 
 class _QueuePair:
-    def __init__(self, owner: _Program, made: hca.HcaCreated, rings: mmap.mmap, depth: int):
+    def __init__(self, owner: Program, made: hca.HcaCreated, rings: mmap.mmap, depth: int):
         self.owner, self.number, self.index, self.depth = owner, made.handle, made.index, depth
         self.page = hca.HcaQpPage.from_buffer(rings)
         first = ctypes.sizeof(hca.HcaQpPage)
@@ -125,7 +125,7 @@ class _Attack:
 
     def __init__(self, engine: Engine, numbers: Numbers, pieces: int) -> None:
         piece = PIECE if pieces == PIECES else 1 << 16
-        self.programs = [_Program(engine, numbers, 9, piece, pieces) for _ in range(PROGRAMS)]
+        self.programs = [Program(engine, numbers, 9, piece, pieces) for _ in range(PROGRAMS)]
         self.qps: list[_QueuePair] = []
 
     def connect(self, count: int, srqs: list[list[int]] | None = None, depth: int = 1) -> None:
@@ -253,7 +253,7 @@ def _measure_one(
 ) -> tuple[float, ...]:
     """Return the median and the 99th percentile in quiet and beside an attack, in milliseconds."""
     engine, numbers = Engine(library), Numbers()
-    ends = [_Program(engine, numbers, index, 1 << 16, 1) for index in (0, 1)]
+    ends = [Program(engine, numbers, index, 1 << 16, 1) for index in (0, 1)]
     pairs = [end.queue_pair(16) for end in ends]
     pairs[0].connect(pairs[1])
     pairs[1].connect(pairs[0])
