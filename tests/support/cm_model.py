@@ -34,6 +34,7 @@ from rdma.verbs import Verb
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsState as State
 from vgpu_sim.hcad import cm_private
 from vgpu_sim.hcad.cm_messages import Dreq, Message, Path, Reason, Rej, Rejected, Req, Rtu
@@ -86,8 +87,9 @@ class World:
             for place, name in enumerate(names)
         ]
         self.enforcer.switch(rdma_lab.tables(1, pods, [POLICIES[policy]]))
-        self._given = engine.set_policies
+        self._given, self._set = engine.set_policies, engine.set_qp
         engine.set_policies = self._record  # type: ignore[method-assign]
+        engine.set_qp = self._record_peer  # type: ignore[method-assign]
         self.actors = {
             name: Actor(self, place, numbers)
             for place, (name, numbers) in enumerate(actors.items())
@@ -100,11 +102,19 @@ class World:
         for actor in self.actors.values():
             actor.hca.objects.close()
         self.engine.set_policies = self._given  # type: ignore[method-assign]
+        self.engine.set_qp = self._set  # type: ignore[method-assign]
 
     def _record(self, changes: list[Any]) -> None:
         for change in changes:
             self.masks[change.queue_pair] = change
         self._given(changes)
+
+    def _record_peer(self, *given: Any) -> bool:
+        done = self._set(*given)
+        *_, policy = given
+        if done and isinstance(policy, HcaPolicyChange):
+            self.masks[policy.queue_pair] = policy
+        return done
 
     def begin(self) -> None:
         """Return to the first state: listeners, and queue pairs in INIT."""

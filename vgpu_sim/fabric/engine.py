@@ -149,9 +149,15 @@ class Engine(Saving):
         )
         return EngineQp(self._made(added, "a queue pair"))
 
-    def set_qp(self, qp: EngineQp, before: int, attributes: HcaQpAttributes) -> bool:
-        """Change attributes unless the state is not ``before`` any more; tell whether it was."""
-        return bool(self._library.hca_qp_set(self._engine, qp, before, ctypes.byref(attributes)))
+    def set_qp(
+        self, qp: EngineQp, before: int, new: HcaQpAttributes, policy: HcaPolicyChange | None = None
+    ) -> bool:
+        """Change attributes unless the state is not ``before`` any more; tell whether it was.
+
+        ``policy`` is for the peer that they name. ``new`` gets the PSNs where that goes on.
+        """
+        given = (ctypes.byref(new), policy and ctypes.byref(policy))
+        return bool(self._library.hca_qp_set(self._engine, qp, before, *given))
 
     def state_of(self, qp: EngineQp) -> int:
         """Return a queue pair's state: the engine may have put it into ERR."""

@@ -38,7 +38,7 @@ _SIGNATURES = {
     "hca_steer_free": (None, [_P, _P]),
     "hca_qp_drains": (ctypes.c_bool, [_P, _P]),
     "hca_qp_new": (_P, [_P, _P, _P, _P, _I, _P, _P, _P]),
-    "hca_qp_set": (_I, [_P, _P, _U32, _P]),
+    "hca_qp_set": (_I, [_P, _P, _U32, _P, _P]),
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
     "hca_flow_new": (_P, [_P]),

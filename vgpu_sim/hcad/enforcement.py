@@ -18,6 +18,7 @@ from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, 
 from rdma.verbs import ALL, Verb
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaQpAttributes
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.audience import Audience
@@ -35,13 +36,11 @@ from vgpu_sim.hcad.judgements import (
 )
 from vgpu_sim.hcad.parties import Parties, Party
 from vgpu_sim.hcad.qos import EngineClasses
+from vgpu_sim.hcad.successors import check_successor
 
 _DEFAULT: Final = DEFAULT_PKEY | FULL
 _EVERYTHING: Final = Judgement(_DEFAULT, ALL, ALL)
-
-
-class StaleTables(Exception):
-    """Tables older than those in force, or another node's; the message says which."""
+Apply = Callable[[HcaPolicyChange], None]
 
 
 class _Judging(Protocol):
@@ -114,7 +113,7 @@ class Enforcer:
         Raises:
             StaleTables: they are older than those in force, or another node's.
         """
-        self._check(tables)
+        check_successor(self.tables, tables)
         judge = self._judge_of(tables)
         self.flows.gather()  # by the verdicts of the old ones
         self.managed, self.tables, self._judge = True, tables, judge
@@ -150,15 +149,17 @@ class Enforcer:
         own_qpn: int,
         attributes: HcaQpAttributes,
         found: Found = NOT_CONNECTED,
+        apply: Apply | None = None,
     ) -> None:
         """Judge a queue pair's peer, and give the engine what it may do.
 
         A rule for a service's port is about requests to the side that serves it. While ``found`` is
         awaited, a queue pair that may do nothing is not refused. A refused one keeps the rights of
-        the peer that it has: it is still set to that peer.
+        the peer that it has: it is still set to that peer. ``apply`` gives the engine the policy
+        together with the peer: in between, either peer would have the other's rights.
 
         Raises:
-            OSError: EACCES, the two may do nothing with each other.
+            OSError: EACCES, the two may do nothing with each other; or what ``apply`` raises.
         """
         asked, (service, is_awaited) = asked_of(own_qpn, attributes), found
         connection = Connection(party, asked, service, is_awaited=is_awaited)
@@ -168,7 +169,11 @@ class Enforcer:
             self._release(judgement)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
         before = self._connections.get(qp)
-        self._enter(qp, connection, judgement, revoke=not is_awaited)
+        try:
+            self._enter(qp, connection, judgement, revoke=not is_awaited, apply=apply)
+        except OSError:
+            self._release(judgement)
+            raise
         self._let_go(before.judgement if before is not None else Judgement())
 
     def connect_again(self, qp: EngineQp, found: Found) -> None:
@@ -275,28 +280,26 @@ class Enforcer:
         return tuple(one.pkey | (FULL if one.full else 0) for one in memberships) or (_DEFAULT,)
 
     def _enter(
-        self, end: End, connection: Connection, judgement: Judgement, *, revoke: bool = True
+        self,
+        end: End,
+        connection: Connection,
+        judgement: Judgement,
+        *,
+        revoke: bool = True,
+        apply: Apply | None = None,
     ) -> None:
         change = judgement.change(end, self._generation, is_path=connection.is_path)
         change.revoke = change.revoke and revoke
-        self._engine.set_policies([change])
+        if apply is None:
+            self._engine.set_policies([change])
+        else:
+            apply(change)
         self._hold(connection, judgement)
         self._connections[end] = connection
 
     @property
     def _generation(self) -> int:
         return self.tables.generation if self.tables is not None else 0
-
-    def _check(self, tables: NodeTables) -> None:
-        old = self.tables
-        if old is None:
-            return
-        if tables.node != old.node:
-            raise StaleTables(f"tables of node {tables.node!r}: this is {old.node!r}")
-        if tables.generation < old.generation:
-            raise StaleTables(f"generation {tables.generation}: {old.generation} is enforced")
-        if tables.generation == old.generation and tables != old:
-            raise StaleTables(f"generation {tables.generation}: other tables of it are enforced")
 
     def _judge_all(self, tables: NodeTables) -> Switched:
         """Judge every connection again, and tell the engine in one call."""

@@ -12,7 +12,7 @@ from vgpu_sim.hal.hca_frames import HCA_MAX_STEERS
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Found
 from vgpu_sim.hcad.cm_policy import Service
-from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.enforcement import Apply, Enforcer
 from vgpu_sim.hcad.parties import Parties, Party
 
 
@@ -33,9 +33,13 @@ class Guard:
         number: int,
         attributes: HcaQpAttributes,
         found: Found = NOT_CONNECTED,
+        apply: Apply | None = None,
     ) -> None:
-        """Let a queue pair have the peer that its attributes name. Raises OSError (EACCES)."""
-        self._enforcer.connect(self.party, qp, number, attributes, found)
+        """Let a queue pair have the peer that its attributes name. Raises OSError.
+
+        EACCES, or what ``apply`` raises, which gives the engine the peer and its rights at once.
+        """
+        self._enforcer.connect(self.party, qp, number, attributes, found, apply)
 
     def connect_again(self, qp: EngineQp, found: Found) -> None:
         """Judge a queue pair whose connection has changed, not its peer. Raises OSError."""

@@ -11,6 +11,7 @@ from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.engine import Engine, EngineQp
 from vgpu_sim.hal import hca, hca_engine
 from vgpu_sim.hal.hca import HcaCreated, HcaQpAttributes
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsMask, VerbsQpType, VerbsState
 from vgpu_sim.hcad.checks import (
     check_range,
@@ -127,32 +128,39 @@ class Pairs(SharedReceives, Completions):
             self.pkeys[changed.pkey_index : changed.pkey_index + 1]
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
-        found = qp.found
-        names_peer = qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask)
-        if names_peer:
-            found = self._connect(qp, wanted.handle, changed)
+        if qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask):
+            self._connect(qp, wanted.handle, changed)
+            return changed
         if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
             self._guard.connect_raw(qp.engine)
+        found = qp.found
         if changed.state == VerbsState.RESET:
             self._guard.forget(qp.engine)
             found = NOT_CONNECTED
-        if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
-            self._guard.forget(qp.engine)
-            raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
+        self._set(qp, changed)
         qp.attributes, qp.found = changed, found
-        if names_peer:
-            self.bindings.end_inherited(wanted.handle)
         return changed
 
-    def _connect(self, qp: _QueuePair, number: int, changed: HcaQpAttributes) -> Found:
+    def _connect(self, qp: _QueuePair, number: int, changed: HcaQpAttributes) -> None:
         """Have policy judge another peer. Raises OSError: the queue pair keeps the one it has."""
+        if self._engine.drains(qp.engine):
+            raise OSError(errno.EINVAL, "the send queue is not drained: its requests have a peer")
         found = self._find(number, changed, inherited=False)
         try:
-            self._guard.connect(qp.engine, number, changed, found)
+            self._guard.connect(qp.engine, number, changed, found, partial(self._set, qp, changed))
         except OSError:
             self._find(number, qp.attributes)  # it goes on waiting for the answer that it awaited
             raise
-        return found
+        qp.attributes, qp.found = changed, found
+        self.bindings.end_inherited(number)
+
+    def _set(
+        self, qp: _QueuePair, changed: HcaQpAttributes, policy: HcaPolicyChange | None = None
+    ) -> None:
+        """Give the engine other attributes. Raises OSError: it has failed the queue pair."""
+        if not self._engine.set_qp(qp.engine, qp.attributes.state, changed, policy):
+            self._guard.forget(qp.engine)
+            raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
 
     def query_qp(self, number: int) -> HcaQpAttributes:
         """Return the attributes of a queue pair as they are now. Raises OSError."""

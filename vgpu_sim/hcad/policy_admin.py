@@ -12,8 +12,9 @@ from rdma.errors import RdmaError
 from vgpu_sim.gpud.admin.parameters import fields
 from vgpu_sim.gpud.errors import Conflict, InvalidRequest
 from vgpu_sim.hcad import memory_rules
-from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.successors import StaleTables
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 """Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""

@@ -23,8 +23,9 @@ from vgpu_sim.hal.verbs import (
 from vgpu_sim.hcad.cm_bindings import Claim, Found
 from vgpu_sim.hcad.cm_connection import Connection as CmConnection, State
 from vgpu_sim.hcad.cm_policy import Service
-from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.successors import StaleTables
 
 PODS = (pod(0, app="client"), pod(1, app="server"))
 SERVER = {"app": "server"}

@@ -56,7 +56,7 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   if (admitted != HCA_STEP_AGAIN) return admitted;
   if (!hca_gather_datagram(hca, qp)) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
   const bool group = hca_is_group(ah->path.dgid);
-  struct hca_wire *wire = hca_wire_towards(hca, qp->client, &ah->path);
+  struct hca_wire *wire = hca_wire_towards(hca, qp->client, ah->path.sgid_index, ah->path.dgid);
   if (wire) {
     const struct hca_datagram datagram = datagram_of(qp, ah);
     const enum hca_step sent = hca_wire_send_datagram(hca, qp, wire, &ah->path, &datagram);

@@ -349,6 +349,9 @@ bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicite
 bool hca_rearm(struct hca_client *client, int64_t least_credit);
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
 
+/* policy.c: gives a queue pair or an address handle its policy; whoever waits looks again. */
+void hca_policy_set(struct hca *hca, const tessera_hca_policy_change *change);
+
 /* turn.c: one turn of a queue pair; true where it has more to do at once. */
 bool hca_turn(struct hca *hca, struct hca_qp *qp);
 /* peers.c: the queue pair at the other end, if both ends agree that they are connected. */
@@ -360,9 +363,9 @@ bool hca_receives(const struct hca_qp *qp);
 /* outcome.c */
 void hca_fail(struct hca *hca, struct hca_qp *qp);
 
-/* wire.c. After a change of state: a queue pair whose peer is elsewhere gets a wire, if there is one
- * from its address; false without memory. */
-bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from);
+/* wire.c. After a change of attributes, from those `before`: a queue pair whose peer is elsewhere gets
+ * a wire, if there is one from its address; false without memory. */
+bool hca_wire_set(struct hca *hca, struct hca_qp *qp, const tessera_hca_qp_attributes *before);
 void hca_wire_leave(struct hca *hca, struct hca_qp *qp);
 /* Whether a request is under way over the wire. */
 bool hca_wire_is_busy(const struct hca_qp *qp);

@@ -273,12 +273,16 @@ static bool has_work(const struct hca *hca, const struct hca_qp *qp) {
 }
 
 int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
-               const tessera_hca_qp_attributes *attributes) {
+               tessera_hca_qp_attributes *attributes, const tessera_hca_policy_change *policy) {
   hca_enter(hca);
   const bool same = qp->attributes.state == from;
   if (same) {
+    const tessera_hca_qp_attributes before = qp->attributes;
     qp->attributes = *attributes;
-    if (!hca_wire_set(hca, qp, from)) hca_fail(hca, qp);
+    if (policy) hca_policy_set(hca, policy);
+    if (!hca_wire_set(hca, qp, &before)) hca_fail(hca, qp);
+    attributes->sq_psn = qp->attributes.sq_psn;
+    attributes->rq_psn = qp->attributes.rq_psn;
     if (attributes->state != TESSERA_VERBS_STATE_SQD) qp->drained = false;
     if (attributes->state == TESSERA_VERBS_STATE_RESET) reset(hca, qp);
     if (attributes->state == TESSERA_VERBS_STATE_ERR) hca_fail(hca, qp);

@@ -71,29 +71,32 @@ static void revoke(struct hca *hca, struct hca_qp *qp) {
   hca_fail(hca, qp);
 }
 
+void hca_policy_set(struct hca *hca, const tessera_hca_policy_change *change) {
+  struct hca_qp *qp = (struct hca_qp *)(uintptr_t)change->queue_pair;
+  struct hca_ah *ah = (struct hca_ah *)(uintptr_t)change->address_handle;
+  *(qp ? &qp->policy : &ah->policy) = (struct hca_policy){
+      .sends = change->sends,
+      .receives = change->receives,
+      .pkey = change->pkey,
+      .generation = change->generation,
+      .out = (struct hca_flow *)(uintptr_t)change->out,
+      .in = (struct hca_flow *)(uintptr_t)change->in_,
+      .qos_class = change->qos_class,
+      .device_only = change->device_only,
+  };
+  if (qp && change->revoke) revoke(hca, qp);
+  /* A queue pair that waits for a rate may have another one now, or be denied: their functions' turns
+   * queue them. */
+  hca->policy_generation++;
+}
+
 void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes, uint32_t count) {
   hca_enter(hca); /* whoever copies holds the lock: nobody does now */
   bool rings = hca->waiting_count != 0;
   for (uint32_t i = 0; i < count; i++) {
-    const tessera_hca_policy_change *change = &changes[i];
-    struct hca_qp *qp = (struct hca_qp *)(uintptr_t)change->queue_pair;
-    struct hca_ah *ah = (struct hca_ah *)(uintptr_t)change->address_handle;
-    *(qp ? &qp->policy : &ah->policy) = (struct hca_policy){
-        .sends = change->sends,
-        .receives = change->receives,
-        .pkey = change->pkey,
-        .generation = change->generation,
-        .out = (struct hca_flow *)(uintptr_t)change->out,
-        .in = (struct hca_flow *)(uintptr_t)change->in_,
-        .qos_class = change->qos_class,
-        .device_only = change->device_only,
-    };
-    if (qp && change->revoke) revoke(hca, qp);
-    rings |= change->revoke != 0;
+    hca_policy_set(hca, &changes[i]);
+    rings |= changes[i].revoke != 0;
   }
-  /* A queue pair that waits for a rate may have another one now, or be denied: their functions' turns
-   * queue them. */
-  hca->policy_generation++;
   hca_leave(hca);
   if (rings) hca_ring(hca);
 }

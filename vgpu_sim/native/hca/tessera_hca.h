@@ -62,9 +62,12 @@ HCA_EXPORT struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
                                      struct hca_cq *send_cq, struct hca_cq *recv_cq,
                                      struct hca_srq *srq);
 /* Takes attributes whose change was checked by the caller, if the queue pair is still in state
- * `from`; false where it has failed meanwhile. RESET forgets all requests. */
+ * `from`; false where it has failed meanwhile. RESET forgets all requests. In SQD an address changes
+ * after hca_qp_drains() is false: the PSNs where it goes on are written back. `policy` is for the
+ * peer that is named, and takes effect with the address; NULL: it stays. */
 HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
-                          const tessera_hca_qp_attributes *attributes);
+                          tessera_hca_qp_attributes *attributes,
+                          const tessera_hca_policy_change *policy);
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
 /* Whether it is in SQD and a request is not complete. */
 HCA_EXPORT bool hca_qp_drains(struct hca *hca, struct hca_qp *qp);

@@ -92,6 +92,22 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   return NULL;
 }
 
+static void link_pair(struct hca_wire *wire, struct hca_wired *wired) {
+  wired->wire = wire;
+  wired->previous_pair = NULL;
+  wired->next_pair = wire->first_pair;
+  if (wire->first_pair) wire->first_pair->previous_pair = wired;
+  wire->first_pair = wired;
+  wire->pairs++;
+}
+
+static void unlink_pair(struct hca_wired *wired) {
+  struct hca_wired *next = wired->next_pair, *previous = wired->previous_pair;
+  *(previous ? &previous->next_pair : &wired->wire->first_pair) = next;
+  if (next) next->previous_pair = previous;
+  wired->wire->pairs--;
+}
+
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
   /* It may have been loaded, and not had a turn yet. */
@@ -101,10 +117,7 @@ static void leave(struct hca *hca, struct hca_qp *qp) {
     *link = qp->wired->next_noted;
     break;
   }
-  struct hca_wired *next = qp->wired->next_pair, *previous = qp->wired->previous_pair;
-  *(previous ? &previous->next_pair : &qp->wired->wire->first_pair) = next;
-  if (next) next->previous_pair = previous;
-  qp->wired->wire->pairs--;
+  unlink_pair(qp->wired);
   hca_wire_stop(hca, qp);
   free(qp->wired);
   qp->wired = NULL;
@@ -148,39 +161,75 @@ void hca_wire_counts(struct hca *hca, struct hca_wire *wire, tessera_hca_wire_co
   hca_leave(hca);
 }
 
-bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
+/* Everything that is sent from now on goes where the queue pair's address says, over `wire`. */
+static void aim(struct hca_wire *wire, struct hca_qp *qp) {
   const tessera_hca_qp_attributes *attributes = &qp->attributes;
+  struct hca_wired *wired = qp->wired;
+  if (wired->wire) unlink_pair(wired);
+  link_pair(wire, wired);
+  wired->lane = wire_lane_of(wire, attributes->flow_label, qp->number, attributes->dest_qpn);
+  wired->path = (struct wire_path){.source_port = wire->ports[wired->lane],
+                                   .destination_port = WIRE_PORT};
+  memcpy(wired->path.source, wire->gid, sizeof wire->gid);
+  memcpy(wired->path.destination, attributes->dgid, sizeof attributes->dgid);
+}
+
+bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   qp->wired = calloc(1, sizeof *qp->wired);
   if (!qp->wired) return false;
-  qp->wired->wire = wire;
-  wire->pairs++;
-  qp->wired->next_pair = wire->first_pair;
-  if (wire->first_pair) wire->first_pair->previous_pair = qp->wired;
-  wire->first_pair = qp->wired;
   qp->wired->qp = qp;
-  qp->wired->lane = wire_lane_of(wire, attributes->flow_label, qp->number, attributes->dest_qpn);
-  qp->wired->mtu = 128u << attributes->path_mtu;
-  qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
-                                       .destination_port = WIRE_PORT};
-  memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
-  memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
+  qp->wired->mtu = 128u << qp->attributes.path_mtu;
+  aim(wire, qp);
   wire_responder_begin(qp);
   return true;
 }
 
-bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
-  const tessera_hca_qp_attributes *attributes = &qp->attributes;
-  if (attributes->state == TESSERA_VERBS_STATE_RESET) leave(hca, qp);
-  if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
-    leave(hca, qp);
-    struct hca_wire *wire = wire_of(hca, qp->client, attributes->sgid_index);
-    const bool connects =
-        qp->type == TESSERA_VERBS_QP_TYPE_RC || qp->type == TESSERA_VERBS_QP_TYPE_UC;
-    if (!wire || !connects || wire_is_here(hca, attributes->dgid)) return true;
-    if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
-    if (!wire_join(wire, qp)) return false;
+/* The wire that leads to a queue pair's peer; NULL: it is not connected over any. */
+static struct hca_wire *towards_peer(const struct hca *hca, const struct hca_qp *qp) {
+  if (qp->type != TESSERA_VERBS_QP_TYPE_RC && qp->type != TESSERA_VERBS_QP_TYPE_UC) return NULL;
+  return hca_wire_towards(hca, qp->client, qp->attributes.sgid_index, qp->attributes.dgid);
+}
+
+static bool has_same_ends(const tessera_hca_qp_attributes *one,
+                          const tessera_hca_qp_attributes *other) {
+  return one->sgid_index == other->sgid_index &&
+         memcmp(one->dgid, other->dgid, sizeof one->dgid) == 0;
+}
+
+/* Follows the address that a queue pair has in SQD, where nothing of its own is under way. Its PSNs
+ * go on, as the attributes say where they lead away from a wire. False: no memory. */
+static bool follow(struct hca *hca, struct hca_qp *qp, const tessera_hca_qp_attributes *before) {
+  const bool same = has_same_ends(&qp->attributes, before);
+  struct hca_wire *wire = same && qp->wired ? qp->wired->wire : towards_peer(hca, qp);
+  if (qp->wired && wire) {
+    aim(wire, qp);
+    if (!same) wire_responder_go_on(qp);
+    return true;
   }
-  if (qp->wired && attributes->state == TESSERA_VERBS_STATE_RTS && from == TESSERA_VERBS_STATE_RTR)
+  if (same) return true;
+  if (qp->wired) {
+    qp->attributes.sq_psn = qp->wired->requester.free_psn;
+    qp->attributes.rq_psn = qp->wired->responder.psn;
+    leave(hca, qp);
+    return true;
+  }
+  if (!wire) return true;
+  if (!wire_join(wire, qp)) return false;
+  wire_requester_begin(qp);
+  return true;
+}
+
+bool hca_wire_set(struct hca *hca, struct hca_qp *qp, const tessera_hca_qp_attributes *before) {
+  const uint32_t from = before->state, state = qp->attributes.state;
+  if (state == TESSERA_VERBS_STATE_RESET) leave(hca, qp);
+  if (state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
+    leave(hca, qp);
+    struct hca_wire *wire = towards_peer(hca, qp);
+    return !wire || wire_join(wire, qp);
+  }
+  if (state == TESSERA_VERBS_STATE_SQD && from == TESSERA_VERBS_STATE_SQD)
+    return follow(hca, qp, before);
+  if (qp->wired && state == TESSERA_VERBS_STATE_RTS && from == TESSERA_VERBS_STATE_RTR)
     wire_requester_begin(qp);
   return true;
 }

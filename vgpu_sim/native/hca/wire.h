@@ -164,9 +164,9 @@ struct hca_qp *wire_target(struct hca *hca, struct hca_wire *wire, const struct 
                            uint32_t qpn, uint16_t pkey);
 /* wire_ways.c: which of the ports that there are a flow label says, or without one two queue pairs. */
 unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other);
-/* The wire that a path of `client` leads over; NULL: it leads nowhere else. */
+/* The wire that leads from an address of `client` to another; NULL: none does, or it is here. */
 struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
-                                  const tessera_hca_ah_create *path);
+                                  unsigned sgid_index, const uint8_t *dgid);
 struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
                          unsigned sgid_index);
 /* An address that this engine serves itself: its queue pairs reach each other without a wire. */
@@ -298,6 +298,8 @@ void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int e
 
 /* wire_responder.c */
 void wire_responder_begin(struct hca_qp *qp);
+/* The queue pair has another peer: forgets what the one before asked for; PSNs go on. */
+void wire_responder_go_on(struct hca_qp *qp);
 void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 /* Whether a packet may come at this place of a message, with this length. */
 bool wire_fits(const struct hca_qp *qp, const struct wire_packet *packet);

@@ -15,6 +15,14 @@ void wire_responder_begin(struct hca_qp *qp) {
   responder->last_psn = wire_psn_add(responder->psn, WIRE_PSN_MASK);
 }
 
+void wire_responder_go_on(struct hca_qp *qp) {
+  struct wire_responder *responder = &qp->wired->responder;
+  *responder = (struct wire_responder){.psn = responder->psn,
+                                       .msn = responder->msn,
+                                       .last_psn = wire_psn_add(responder->psn, WIRE_PSN_MASK),
+                                       .noted = responder->noted};
+}
+
 void wire_end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
                       uint32_t status) {
   struct wire_responder *responder = &qp->wired->responder;
@@ -145,7 +153,8 @@ static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_pack
   if (packet->acknowledge) wire_will_answer(hca, qp);
   if (!last) return;
   responder->msn = wire_psn_add(responder->msn, 1);
-  if (qp->holds) wire_end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
+  /* What a WRITE finds held is of another peer's message, and stays for the next. */
+  if (!write || receives) wire_end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
 }
 
 static void add_reading(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {

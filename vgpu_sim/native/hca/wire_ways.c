@@ -33,8 +33,8 @@ struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
 }
 
 struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
-                                  const tessera_hca_ah_create *path) {
-  struct hca_wire *wire = hca->wires ? wire_of(hca, client, path->sgid_index) : NULL;
-  if (!wire || wire_is_ipv4(wire->gid) != wire_is_ipv4(path->dgid)) return NULL;
-  return wire_is_here(hca, path->dgid) ? NULL : wire;
+                                  unsigned sgid_index, const uint8_t *dgid) {
+  struct hca_wire *wire = hca->wires ? wire_of(hca, client, sgid_index) : NULL;
+  if (!wire || wire_is_ipv4(wire->gid) != wire_is_ipv4(dgid)) return NULL;
+  return wire_is_here(hca, dgid) ? NULL : wire;
 }
