@@ -335,6 +335,24 @@ def test_who_was_handed_over_may_go_before_its_answer_does(stage):
     works_still(end, peer, region)
 
 
+def test_a_queue_pair_that_is_loaded_twice_has_left_its_first_wire(stage):
+    """An acknowledgement was due each time: the first must not be sent for what has gone."""
+    end, peer, region = stage
+    engine, objects = end.engine, end.client.objects
+    engine.hold()
+    saved = engine.save_qp(objects._qps[end.qp.number].engine)
+    saved.wire.answers = 1
+    loaded = end.client.qp(end.send_cq, end.recv_cq)
+    for _ in range(3):
+        engine.load_qp(objects._qps[loaded.number].engine, saved)
+    objects.destroy_qp(loaded.number)
+    engine.load_qp(objects._qps[end.qp.number].engine, saved)
+    engine.release()
+    assert (answer := peer.receive()).syndrome == 0x1F
+    assert answer.psn == 99
+    works_still(end, peer, region)
+
+
 def test_a_read_that_is_under_way_is_completed_while_its_queue_pair_drains(stage):
     end, peer, region = stage
     end.qp.send(Op.RDMA_READ, [(BASE + 1000, 8, region.key)], remote_address=0, remote_key=1)

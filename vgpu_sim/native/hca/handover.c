@@ -52,6 +52,8 @@ void hca_qp_save(struct hca *hca, const struct hca_qp *qp, tessera_hca_saved_qp 
 
 bool hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved) {
   hca_enter(hca);
+  hca_forget(hca, qp); /* it may have been loaded before, and have waited */
+  qp->work.active = false;
   qp->send_tail = saved->send_tail;
   qp->recv_tail = saved->recv_tail;
   qp->broken = saved->broken != 0;

@@ -82,6 +82,7 @@ static void load_responder(struct hca *hca, struct hca_qp *qp,
 }
 
 bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_wired *saved) {
+  hca_wire_leave(hca, qp); /* whatever it was connected to before goes */
   if (!saved->wired) return true;
   struct hca_wire *wire = wire_of(hca, qp->client, qp->attributes.sgid_index);
   if (!wire || !wire_join(wire, qp)) return false;
