@@ -36,13 +36,13 @@ NO_PLACE: Change = ("doorbell.c", "bells->polled_count == HCA_POLLED", "true")
 
 LOST: dict[str, tuple[Change, ...]] = {
     "the engine does not look again once it has said that it polls no more": (
-        ("doorbell.c", "if (asks(client)) { /* and may", "if (false) { /* and may"),
+        ("doorbell.c", "if (answer(client)) { /* and may", "if (false) { /* and may"),
     ),
     "the engine looks again, and only then says that it polls no more": (
         (
             "doorbell.c",
-            "  set_sleeping(client, 1);\n  if (asks(client)) {",
-            "  const bool again = asks(client);\n  set_sleeping(client, 1);\n  if (again) {",
+            "  set_sleeping(client, 1);\n  if (answer(client)) {",
+            "  const bool again = answer(client);\n  set_sleeping(client, 1);\n  if (again) {",
         ),
     ),
     "the engine says that it polls a program for which it has no place": (

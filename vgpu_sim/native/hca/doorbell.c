@@ -77,6 +77,13 @@ static void stop_polling(struct hca *hca, struct hca_client *client) {
   hca->polled_count--;
 }
 
+static bool answer(struct hca_client *client) {
+  if (!asks(client)) return false;
+  client->bell.until_ns = 0;
+  hca_read_soon(client);
+  return true;
+}
+
 /* Programs that find no place ring for each request. */
 static void poll_it(struct hca *hca, struct hca_client *client) {
   struct hca_bells *bells = &client->function->bells;
@@ -88,14 +95,14 @@ static void poll_it(struct hca *hca, struct hca_client *client) {
   hca->polled_count++;
 }
 
-/* Whether a polled program asks for anything; one that has not for long is not polled any more. */
+/* Whether a polled program asks for anything: its page is due then. One that has not for long is not polled any more. */
 static bool look(struct hca *hca, struct hca_client *client, uint64_t now_ns) {
   struct hca_bell *bell = &client->bell;
-  if (asks(client)) return true;
+  if (answer(client)) return true;
   if (bell->until_ns == 0) bell->until_ns = now_ns + HCA_POLL_NS;
   if (now_ns < bell->until_ns) return false;
   set_sleeping(client, 1);
-  if (asks(client)) { /* and may or may not have rung */
+  if (answer(client)) { /* and may or may not have rung */
     set_sleeping(client, 0);
     return true;
   }
@@ -107,17 +114,14 @@ bool hca_has_rung(struct hca *hca, struct hca_function *function, uint64_t now_n
   struct hca_bells *bells = &function->bells;
   bool any = bells->rang || bells->first_due[HCA_WALK_BITS] || bells->first_due[HCA_WALK_ARMED];
   for (unsigned i = bells->polled_count; i-- > 0;) any |= look(hca, bells->polled[i], now_ns);
+  bells->looked = true;
   return any;
 }
 
 void hca_answer_bells(struct hca *hca, struct hca_function *function) {
   struct hca_bells *bells = &function->bells;
-  for (unsigned i = 0; i < bells->polled_count; i++) {
-    struct hca_client *client = bells->polled[i];
-    if (!asks(client)) continue;
-    client->bell.until_ns = 0;
-    hca_read_soon(client);
-  }
+  for (unsigned i = 0; i < bells->polled_count && !bells->looked; i++) answer(bells->polled[i]);
+  bells->looked = false;
   if (!bells->rang) return;
   bells->rang = false; /* what is not read now is heard again */
   struct epoll_event events[HCA_POLLED];
@@ -148,7 +152,7 @@ static void take(struct hca *hca, const struct epoll_event *events, int count) {
 }
 
 void hca_hear(struct hca *hca, uint64_t now_ns) {
-  if (now_ns - hca->heard_ns < HCA_HEAR_NS) return;
+  if (hca->polled_count && now_ns - hca->heard_ns < HCA_HEAR_NS) return;
   hca->heard_ns = now_ns;
   struct epoll_event events[EVENTS];
   take(hca, events, epoll_wait(hca->epoll_fd, events, EVENTS, 0));

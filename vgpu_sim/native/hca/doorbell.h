@@ -12,7 +12,7 @@ struct hca_function;
 enum {
   HCA_POLLED = 16,    /* programs of a function that the engine looks at */
   HCA_POLL_NS = 8000, /* for so long after what they asked for last */
-  HCA_HEAR_NS = 1000, /* between two looks for bells */
+  HCA_HEAR_NS = 4000, /* between two looks for bells, while it polls any */
 };
 
 /* What rang, as epoll reports it; any other value is a function's number. */
@@ -35,6 +35,7 @@ struct hca_bells {
   uint32_t number; /* no other function's for as long as any event may name it */
   int epoll_fd;    /* its programs' bells; -1: it has no programs */
   bool rang;
+  bool looked; /* at those that are polled, since its last turn began */
   unsigned polled_count;
   struct hca_client *polled[HCA_POLLED];
   struct hca_client *first_due[HCA_WALKS], *last_due[HCA_WALKS]; /* whose pages a walk is to read */
