@@ -214,7 +214,10 @@ def _change_policy(node: str) -> Over:
 
 RESTARTS = {
     "agent deleted": Restart(_delete("node")),
-    "agent deleted with force": Restart(_delete("node", "--force", "--grace-period=0")),
+    # The kubelet kills it after 2 s: sooner than a status update lowers allocatable.
+    "agent deleted with force": Restart(
+        _delete("node", "--force", "--grace-period=0"), own=NO_PLUGIN
+    ),
     "agent killed": Restart(_kill("node"), own=NO_PLUGIN, kills="node"),
     "agent's loop killed": Restart(_kill_loop),
     "gpud deleted": Restart(_delete("gpud")),
