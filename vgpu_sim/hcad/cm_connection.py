@@ -96,12 +96,13 @@ def request(req: Req, now: float) -> Step:
     return Step(_repeating(made._replace(wait=wait, timewait=timewait), req, now), req)
 
 
-def requested(req: Req, local_id: int) -> Connection:
-    """Return the side of whoever was asked."""
+def requested(req: Req, local_id: int, now: float) -> Connection:
+    """Return the side of whoever was asked: an answer has as much time as the peer would wait."""
     made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
     wait = seconds(_within(req.response_timeout, *_WAITS))
     timewait = seconds(_within(req.path.ack_timeout, *_WAITS))
-    return made._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
+    known = made._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
+    return known._replace(deadline=now + _patience(known), retries=_MOST_PROLONGED)
 
 
 def search(req: SidrReq, now: float, wait: float, retries: int) -> Step:
@@ -110,9 +111,10 @@ def search(req: SidrReq, now: float, wait: float, retries: int) -> Step:
     return Step(_repeating(made, req, now), req)
 
 
-def searched(req: SidrReq) -> Connection:
+def searched(req: SidrReq, now: float) -> Connection:
     """Return the side of whoever was asked for a queue pair of datagrams."""
-    return Connection(State.SIDR_RECEIVED, req.request, req.request)
+    made = Connection(State.SIDR_RECEIVED, req.request, req.request)
+    return made._replace(deadline=now + LONGEST_ANSWER, wait=LONGEST_ANSWER)
 
 
 def accept(one: Connection, rep: Rep | SidrRep, now: float) -> Step:
@@ -129,7 +131,7 @@ def establish(one: Connection, data: bytes = b"") -> Step:
     """Confirm the responder's answer. Raises InvalidCall."""
     _must(one, State.REP_RECEIVED)
     rtu = Rtu(one.local_id, one.remote_id, data)
-    return Step(one._replace(state=State.ESTABLISHED, repeat=rtu), rtu)
+    return Step(one._replace(state=State.ESTABLISHED, deadline=None, repeat=rtu), rtu)
 
 
 def notify(one: Connection) -> Step:
@@ -183,6 +185,10 @@ def expire(one: Connection, now: float) -> Step:
         return Step(one)
     if one.state is State.TIMEWAIT:
         return Step(closed(one), told=Told.TIMEWAIT_OVER)
+    if one.state is State.SIDR_RECEIVED:
+        return Step(closed(one), destroy(one), Told.UNREACHABLE)
+    if one.state in (State.REQ_RECEIVED, State.REP_RECEIVED):  # its own program says nothing
+        return Step(closed(one), _rejection(one, Reason.TIMEOUT, b""), Told.UNREACHABLE)
     if one.retries > 0:
         again = one._replace(deadline=now + one.wait, retries=one.retries - 1)
         return Step(again, one.repeat)
@@ -197,9 +203,9 @@ def receive(one: Connection, message: Message, now: float) -> Step:
     """Take a message of the peer; whatever does not fit the state changes nothing."""
     match message:
         case Req():
-            return _receive_req(one)
+            return _receive_req(one, now)
         case Rep():
-            return _receive_rep(one, message)
+            return _receive_rep(one, message, now)
         case Rtu():
             return _established(one, message) if one.state is State.REP_SENT else Step(one)
         case Rej():
@@ -224,6 +230,14 @@ def receive(one: Connection, message: Message, now: float) -> Step:
 _WAITS: Final = (16, 22)
 """What a peer may have us wait: from 0.3 s, so that one message of it makes no burst, to 17 s."""
 _LONGEST_SERVICE: Final = 25  # 137 s
+LONGEST_ANSWER: Final = 69.0
+"""Seconds that a program has for an answer at most, from the peer's last request: so long an MRA
+has the peer wait, and a forged request holds the queue pair that it names no longer."""
+_MOST_PROLONGED: Final = 15  # as often as a request may be repeated
+
+
+def _patience(one: Connection) -> float:
+    return min((1 + one.most_retries) * one.wait, LONGEST_ANSWER)
 
 
 def _within(code: int, least: int, most: int) -> int:
@@ -233,16 +247,20 @@ def _within(code: int, least: int, most: int) -> int:
 _BEFORE: Final = (State.REQ_SENT, State.REP_SENT, State.REQ_RECEIVED, State.REP_RECEIVED)
 
 
-def _receive_req(one: Connection) -> Step:
+def _receive_req(one: Connection, now: float) -> Step:
     if one.state is State.REQ_RECEIVED:  # its owner thinks: the peer shall wait longer
-        return Step(one, Mra(one.local_id, one.remote_id, Rejected.REQ))
+        again = one
+        if one.retries > 0:
+            again = one._replace(deadline=now + _patience(one), retries=one.retries - 1)
+        return Step(again, Mra(one.local_id, one.remote_id, Rejected.REQ))
     return Step(one, one.repeat if one.state is State.REP_SENT else None)
 
 
-def _receive_rep(one: Connection, rep: Rep) -> Step:
+def _receive_rep(one: Connection, rep: Rep, now: float) -> Step:
     if one.state is State.REQ_SENT:
         known = one._replace(remote_id=rep.local_id, remote_qpn=rep.qpn)
-        answered = known._replace(state=State.REP_RECEIVED, deadline=None, repeat=None)
+        deadline = now + LONGEST_ANSWER
+        answered = known._replace(state=State.REP_RECEIVED, deadline=deadline, repeat=None)
         return Step(answered, None, Told.RESPONSE, rep)
     repeated = one.state is State.ESTABLISHED and rep.local_id == one.remote_id
     return Step(one, one.repeat if repeated else None)  # the RTU, of whoever sends any

@@ -271,16 +271,18 @@ class Manager:
         service = request.service
         claim = Claim(destination, source, service_of(service, is_server=True))
         if isinstance(request, Req):
-            connection = cm.requested(request, self.new_number())
+            connection = cm.requested(request, self.new_number(), self._clock())
             key: _Key = (destination, source, Req, request.local_id)
             endpoint = Endpoint(connection, destination, source, service, True, claim)
             self._endpoints[connection.local_id] = endpoint
             self.bindings.follow(claim, connection)
         else:
-            connection = cm.searched(request)
+            connection = cm.searched(request, self._clock())
             key = (destination, source, SidrReq, request.request)
             endpoint = Endpoint(connection, destination, source, service, True, claim)
         self._asked[key] = endpoint
+        assert connection.deadline is not None
+        self._arm(endpoint, connection.deadline)
         if not function.listeners[service].asked(endpoint, request):
             self.apply(endpoint, cm.reject(connection, Reason.CONSUMER_DEFINED))
 

@@ -10,7 +10,7 @@ from cm_rig import Client, Fabric, gid, parameters
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad import cm_private
 from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Bindings, Claim, Found
-from vgpu_sim.hcad.cm_connection import Connection, State
+from vgpu_sim.hcad.cm_connection import LONGEST_ANSWER, Connection, State
 from vgpu_sim.hcad.cm_messages import Message, Path, Reason, Rej, Rep, Req
 from vgpu_sim.hcad.cm_policy import Service
 
@@ -106,8 +106,10 @@ def test_an_unanswered_request_is_awaited_until_its_end(two, end):
         serves.reject(there)
     elif end == "time-out":
         for _ in range(20):
-            asks.fabric.later(150)
-        assert asks.types() == [Event.UNREACHABLE]
+            asks.fabric.later(20)
+        assert (refused := asks.event()).type == Event.REJECTED
+        assert refused.status == Reason.TIMEOUT
+        assert serves.types() == [Event.UNREACHABLE]
     elif end == "asker goes":
         asks.ids.destroy_id(here)
         asks.fabric.run()
@@ -117,6 +119,20 @@ def test_an_unanswered_request_is_awaited_until_its_end(two, end):
         bindings.remove_queue_pair(17)
     assert changed == [60]
     assert find(serves, 60, asks.gid, 17) == NOT_CONNECTED
+
+
+def test_a_request_that_nothing_answers_lets_go_of_the_queue_pair_that_it_names(two):
+    """A pod can forge one to its own listener: the victim's own request is stale only for a while."""
+    asks, serves = two
+    asks.connect(asks.routed(serves.gid, PORT))
+    bindings = asks.fabric.manager.bindings
+    assert bindings.is_peer_connected(serves.gid, asks.gid, 17)
+    serves.events()
+    asks.fabric.now += LONGEST_ANSWER  # what the asker repeats meanwhile is lost
+    asks.fabric.manager.tick()
+    asks.fabric.queue.clear()
+    assert serves.types() == [Event.UNREACHABLE]
+    assert not bindings.is_peer_connected(serves.gid, asks.gid, 17)
 
 
 def test_a_queue_pair_waits_for_one_request_and_is_forgotten_with_it(fabric):

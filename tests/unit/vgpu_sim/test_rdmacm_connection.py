@@ -1,7 +1,7 @@
 """The connection's state machine under schedules that networks make: lost, doubled, reordered."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -62,7 +62,7 @@ class Pair:
     def deliver(self, to: Side, message: Message) -> None:
         if to is self.there and to.connection is None:
             if isinstance(message, Req):
-                to.connection = cm.requested(message, 2)
+                to.connection = cm.requested(message, 2, self.now)
             return
         assert to.connection is not None
         to.take(cm.receive(to.connection, message, self.now))
@@ -334,7 +334,7 @@ def test_calls_in_the_wrong_state_are_refused():
 def test_datagrams_find_their_queue_pair_or_learn_why_not():
     req = SidrReq(9, 0x0111_0007)
     asks = cm.search(req, 0.0, 1.0, 2).connection
-    serves = cm.searched(req)
+    serves = cm.searched(req, 0.0)
     yes = cm.accept(serves, SidrRep(9, SidrStatus.VALID, 33), 0.0)
     assert cm.receive(asks, yes.send, 0.0).told is Told.FOUND
     no = cm.reject(serves, 28, b"why")
@@ -347,3 +347,58 @@ def test_datagrams_find_their_queue_pair_or_learn_why_not():
         sent += step.send is not None
         asks = step.connection
     assert (sent, step.told) == (2, Told.UNREACHABLE)
+
+
+def asked(state: State) -> Connection:
+    """A side whose own program owes an answer."""
+    if state is State.SIDR_RECEIVED:
+        return cm.searched(SidrReq(7, REQ.service), 0.0)
+    if state is State.REQ_RECEIVED:
+        return cm.requested(REQ, 2, 0.0)
+    sent = cm.request(REQ, 0.0).connection
+    return cm.receive(sent, Rep(9, REQ.local_id, 3, 1), 0.0).connection
+
+
+@pytest.mark.parametrize("state", [State.REQ_RECEIVED, State.REP_RECEIVED, State.SIDR_RECEIVED])
+def test_a_program_that_owes_an_answer_has_a_deadline(state):
+    owes = asked(state)
+    assert owes.state is state
+    assert owes.deadline is not None
+    assert 0 < owes.deadline <= cm.LONGEST_ANSWER
+    assert cm.expire(owes, owes.deadline - 0.001) == Step(owes)
+    over = cm.expire(owes, owes.deadline)
+    assert over.connection.state is State.CLOSED
+    assert over.told is Told.UNREACHABLE
+    if state is State.SIDR_RECEIVED:
+        assert isinstance(over.send, SidrRep)
+        assert over.send.status == SidrStatus.REJECTED
+    else:
+        assert isinstance(over.send, Rej)
+        assert over.send.reason == Reason.TIMEOUT
+
+
+def test_an_answer_has_as_long_as_the_request_is_repeated_and_no_longer():
+    """Each repeated request prolongs it, as often as a request may be repeated."""
+    one = replace(REQ, response_timeout=18, max_retries=3)
+    owes = cm.requested(one, 2, 0.0)
+    assert owes.deadline == pytest.approx(4 * seconds(18))
+    now, deadlines = 0.0, set()
+    for _ in range(100):
+        now += 1
+        step = cm.receive(owes, one, now)
+        assert isinstance(step.send, Mra)
+        owes = step.connection
+        deadlines.add(owes.deadline)
+    assert len(deadlines) == 15
+    assert max(deadlines) == pytest.approx(15 + 4 * seconds(18))
+
+
+@pytest.mark.parametrize("state", [State.REQ_RECEIVED, State.REP_RECEIVED])
+def test_an_answer_that_is_given_has_the_deadline_of_what_follows(state):
+    owes = asked(state)
+    if state is State.REP_RECEIVED:
+        assert cm.establish(owes).connection.deadline is None
+        return
+    step = cm.accept(owes, Rep(2, 1, 3, 1), 1.0)
+    assert step.connection.deadline == 1.0 + owes.wait
+    assert step.connection.retries == owes.most_retries

@@ -124,7 +124,7 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
             asks=(),
             answers={VICTIM: (V, W)},
             points=((VICTIM, V, STRANGER, A), (VICTIM, W, STRANGER, A)),
-            others=frozenset({"refuse", "destroy", "renew"}),
+            others=frozenset({"refuse", "destroy", "renew", "timeout"}),
             wire_asks=(A,),
         ),
     ),
