@@ -351,10 +351,11 @@ def test_what_a_side_that_goes_away_says(state: State, answer: Message | None) -
 )
 def test_a_peer_has_us_wait_within_bounds(code: int, waits: int) -> None:
     path = Path(gid(0), gid(1), ack_timeout=code)
-    made = cm_connection.requested(Req(7, 8, path, 9, 10, response_timeout=code, max_retries=3), 6)
+    req = Req(7, 8, path, 9, 10, response_timeout=code, max_retries=3)
+    made = cm_connection.requested(req, 6, 0.0)
     assert made == Connection(
         State.REQ_RECEIVED,
-        *(6, 7, 0, 9, None, 0, 3),
+        *(6, 7, 0, 9, min(4 * seconds(waits), 69.0), 15, 3),
         wait=seconds(waits),
         timewait=seconds(waits),
     )
