@@ -93,17 +93,19 @@ nvmlReturn_t tsr_nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t *uuid, nvmlDevice_t
   return result;
 }
 
-/* "domain:bus:device.function", of which the domain and the function may be missing. */
+/* "domain:bus:device.function", of which the domain and the function may be missing. sscanf() would
+ * also take signs, blanks and 0x, and what it cannot hold is undefined. */
 static bool read_bus_id(const char *text, unsigned *domain, unsigned *bus, unsigned *device) {
+  if (strspn(text, "0123456789abcdefABCDEF:.") != strlen(text)) return false;
   unsigned function = 0;
   int used = 0;
-  if (sscanf(text, "%x:%x:%x.%x%n", domain, bus, device, &function, &used) == 4 && !text[used])
+  if (sscanf(text, "%8x:%2x:%2x.%1x%n", domain, bus, device, &function, &used) == 4 && !text[used])
     return function == 0;
-  if (sscanf(text, "%x:%x:%x%n", domain, bus, device, &used) == 3 && !text[used]) return true;
+  if (sscanf(text, "%8x:%2x:%2x%n", domain, bus, device, &used) == 3 && !text[used]) return true;
   *domain = 0;
-  if (sscanf(text, "%x:%x.%x%n", bus, device, &function, &used) == 3 && !text[used])
+  if (sscanf(text, "%2x:%2x.%1x%n", bus, device, &function, &used) == 3 && !text[used])
     return function == 0;
-  return sscanf(text, "%x:%x%n", bus, device, &used) == 2 && !text[used];
+  return sscanf(text, "%2x:%2x%n", bus, device, &used) == 2 && !text[used];
 }
 
 nvmlReturn_t tsr_nvmlDeviceGetHandleByPciBusId_v2(const char *pciBusId, nvmlDevice_t *device) {
