@@ -62,7 +62,7 @@ class Offering:
         self._numa_nodes = numa_nodes()
         self._strategy = Strategy.MIXED  # no pod is bound before the API server has reported one
         self._sharing: Mapping[str, Sequence[Shared]] = {}
-        self._shared: Mapping[str, Shared] = {}  # as gpud was told last, by UUID
+        self._shared: Mapping[str, Shared] = {}  # as reported to gpud last, by UUID
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()
 

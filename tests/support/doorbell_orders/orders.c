@@ -45,7 +45,7 @@ void model_step(void) {
   if (running) swapcontext(&running->context, &scheduler);
 }
 
-/* Words that nothing is asked for by are no steps: nobody writes to them. */
+/* Words that nothing is asked for by are no steps: no side writes to them. */
 void model_access(const volatile void *address) {
   const tessera_hca_client_page *page = program.page;
   if (address == &page->sleeping || (address == &page->dirty[0] && strchr(wishes, 'q')) ||
@@ -119,7 +119,7 @@ static bool can_run(struct actor *actor) {
   return !actor->blocked;
 }
 
-/* Carries out one order until nobody has anything to do. */
+/* Carries out one order until neither side has anything to do. */
 static void carry_out(void) {
   made = 0;
   for (;;) {

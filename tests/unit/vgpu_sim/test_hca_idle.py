@@ -65,7 +65,7 @@ def test_idle_programs_of_the_same_function_add_no_work(engine):
     pair.close()
 
 
-def test_few_programs_are_polled_and_all_are_heard(engine):
+def test_few_programs_are_polled_and_all_are_served(engine):
     numbers = Numbers()
     programs = [Client(engine, numbers, 20) for _ in range(40)]
     assert all(program.page.sleeping for program in programs)

@@ -123,7 +123,7 @@ void hca_answer_bells(struct hca *hca, struct hca_function *function) {
   for (unsigned i = 0; i < bells->polled_count && !bells->looked; i++) answer(bells->polled[i]);
   bells->looked = false;
   if (!bells->rang) return;
-  bells->rang = false; /* what is not read now is heard again */
+  bells->rang = false; /* what is not read now, epoll reports again */
   struct epoll_event events[HCA_POLLED];
   hca_charge(hca, HCA_CALL_COST);
   const int count = epoll_wait(bells->epoll_fd, events, HCA_POLLED, 0);
@@ -151,9 +151,9 @@ static void take(struct hca *hca, const struct epoll_event *events, int count) {
   }
 }
 
-void hca_hear(struct hca *hca, uint64_t now_ns) {
-  if (hca->polled_count && now_ns - hca->heard_ns < HCA_HEAR_NS) return;
-  hca->heard_ns = now_ns;
+void hca_look_for_bells(struct hca *hca, uint64_t now_ns) {
+  if (hca->polled_count && now_ns - hca->bells_ns < HCA_BELLS_NS) return;
+  hca->bells_ns = now_ns;
   struct epoll_event events[EVENTS];
   take(hca, events, epoll_wait(hca->epoll_fd, events, EVENTS, 0));
 }

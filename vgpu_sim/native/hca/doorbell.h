@@ -12,7 +12,7 @@ struct hca_function;
 enum {
   HCA_POLLED = 16,    /* programs of a function that the engine looks at */
   HCA_POLL_NS = 8000, /* for so long after what they asked for last */
-  HCA_HEAR_NS = 4000, /* between two looks for bells, while it polls any */
+  HCA_BELLS_NS = 4000, /* between two looks for bells, while it polls any */
 };
 
 /* What rang, as epoll reports it; any other value is a function's number. */
@@ -52,7 +52,7 @@ bool hca_has_rung(struct hca *hca, struct hca_function *function, uint64_t now_n
 /* Begins a turn: the pages of programs that have asked for something are due. */
 void hca_answer_bells(struct hca *hca, struct hca_function *function);
 /* Finds out whose bells have rung, and makes these functions ready. */
-void hca_hear(struct hca *hca, uint64_t now_ns);
+void hca_look_for_bells(struct hca *hca, uint64_t now_ns);
 /* The same, but sleeps until there is one, or so long; nothing is polled. */
 void hca_sleep(struct hca *hca, int limit_ms);
 /* Has a client's page read in its function's next turns, by one walk or by all. */

@@ -44,7 +44,7 @@ static void *serve(void *argument) {
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
     const uint64_t before = hca->work, now_ns = hca_now_ns();
     uint64_t wake_ns;
-    hca_hear(hca, now_ns);
+    hca_look_for_bells(hca, now_ns);
     if (hca_wire_poll(hca)) idle_since_ns = 0;
     if (hca_find_ready(hca, now_ns, &wake_ns)) {
       hca_serve(hca, now_ns);

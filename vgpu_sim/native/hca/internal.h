@@ -215,7 +215,7 @@ struct hca {
   struct hca_table numbered; /* functions, by their bells' numbers */
   uint32_t last_number;
   uint32_t polled_count; /* programs that the engine looks at */
-  uint64_t heard_ns;     /* its last look for bells */
+  uint64_t bells_ns;     /* its last look for bells */
   struct hca_function unowned; /* of addresses that no client has */
   struct hca_function *first_ready, *last_ready;
   struct hca_function *charged; /* for what is done now; NULL: nothing is charged */

@@ -144,7 +144,7 @@ void hca_wire_free(struct hca *hca, struct hca_wire *wire) {
     *link = wire->next;
     break;
   }
-  while (!end_pairs(hca, wire)) { /* nobody connects over it any more */
+  while (!end_pairs(hca, wire)) { /* no queue pair connects over it any more */
     hca_leave(hca);
     hca_enter(hca);
   }
