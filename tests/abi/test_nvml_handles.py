@@ -4,16 +4,15 @@ import contextlib
 import ctypes
 import os
 import uuid
-from collections.abc import Callable, Iterator
-from ctypes import byref, c_char_p, c_uint, c_void_p, sizeof
-from typing import Any
+from collections.abc import Iterator
+from ctypes import byref, c_char_p, c_uint, c_void_p
 
 import nvml_reports
 import nvml_views
 import pynvml
 import pytest
+from nvml_calls import code, handle, layout, of_mig
 from nvml_reports import Report
-from pynvml import NVMLError
 
 from vgpu_sim.native import build
 
@@ -35,30 +34,6 @@ def report(libraries, tmp_path) -> Iterator[Report]:
 @pytest.fixture
 def nvml(report) -> ctypes.CDLL:
     return ctypes.CDLL(str(build.LIBRARIES / "libnvidia-ml.so.1"))
-
-
-def layout(kind: type, number: int, **fields: int) -> Any:
-    """Return a structure that says which version of its layout it has."""
-    made = kind()
-    made.version = sizeof(kind) | number << 24
-    for name, value in fields.items():
-        setattr(made, name, value)
-    return made
-
-
-def handle(index: int) -> c_void_p:
-    return ctypes.cast(pynvml.nvmlDeviceGetHandleByIndex(index), c_void_p)
-
-
-def of_mig(index: int, inner: int) -> c_void_p:
-    found = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle(index), inner)
-    return ctypes.cast(found, c_void_p)
-
-
-def code(call: Callable[..., object], *arguments: object) -> int:
-    with pytest.raises(NVMLError) as refused:
-        call(*arguments)
-    return int(refused.value.value)
 
 
 def test_handles_by_uuid_in_each_form(nvml, report):
