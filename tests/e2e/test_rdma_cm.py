@@ -2,14 +2,17 @@
 
 import base64
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import c_programs
 import pytest
 from cluster import Cluster, until
-from rdma_nodes import HCA, IMAGE, two_with_hcas
+from rdma_nodes import HCA, IMAGE, two_with_hcas, wait_programmed
+from verbs_tools import compile_with_librdmacm
 
+from vgpu_sim.hal.verbs import VerbsStatus
 from vgpu_sim.native import build
 
 SLICE = "gpu.tessera.dev/mig-1g.10gb"
@@ -67,6 +70,16 @@ def play(
     return cluster.logs("server"), said
 
 
+def files(program: Path) -> dict[str, Any]:
+    """Make what the pods have at /files of a program."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": FILES},
+        "binaryData": {program.name: base64.b64encode(program.read_bytes()).decode()},
+    }
+
+
 def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
     return nodes if apart else (nodes[0], nodes[0])
 
@@ -82,14 +95,8 @@ def test_a_pod_writes_another_s_gpu_memory(
     """From one slice's memory to another's; what its owner has reset is not reached any more."""
     folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
     libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
-    program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries).read_bytes()
-    config = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": FILES},
-        "binaryData": {"gpu_peer": base64.b64encode(program).decode()},
-    }
-    namespace.apply(config)
+    program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries)
+    namespace.apply(files(program))
     places = placed(nodes, apart=apart)
     client = AGAIN.format("/files/gpu_peer {ip}")
     served, asked = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
@@ -159,3 +166,62 @@ def test_a_service_that_no_rule_names_is_rejected_between_nodes(
     _, said = play(namespace, nodes, server, other + AGAIN.format("rping -c -v -C 3 -a {ip}"))
     assert "RDMA_CM_EVENT_REJECTED, error 28" in said
     assert len(PING.findall(said)) == 3, said
+
+
+BY_SERVICE = {
+    "apiVersion": "rdma.tessera.dev/v1alpha1",
+    "kind": "RDMANetworkPolicy",
+    "metadata": {"name": "by-service"},
+    "spec": {
+        "podSelector": {"matchLabels": {"app": "server"}},
+        "ingress": [
+            {"verbs": ["CM", "Read"]},
+            {"verbs": ["Write"], "ports": [{"serviceID": 7000, "space": "TCP"}]},
+        ],
+    },
+}
+
+
+def carry(cluster: Cluster, name: str, source: str, target: str) -> None:
+    """Copy a file that a program writes to another pod, whole or not at all."""
+    show = f"if [ -e /tmp/{name} ]; then base64 -w0 /tmp/{name}; fi"
+    text = until(lambda: cluster.kubectl("exec", source, "--", "sh", "-c", show), 60)
+    take = f"echo {text} | base64 -d >/tmp/brought && mv /tmp/brought /tmp/{name}"
+    cluster.kubectl("exec", target, "--", "sh", "-c", take)
+
+
+@pytest.mark.parametrize(
+    ("how", "served", "status", "memory"),
+    [
+        ("honest", "accepts", VerbsStatus.SUCCESS, "WRITTEN!"),
+        ("plain", "ignores", VerbsStatus.REM_ACCESS_ERR, ""),
+        ("evil", "ignores", VerbsStatus.REM_ACCESS_ERR, ""),
+        ("evil", "accepts", VerbsStatus.REM_ACCESS_ERR, ""),
+    ],
+)
+def test_a_service_s_rule_is_not_obtained_from_another_node(
+    namespace: Cluster,
+    nodes: tuple[str, str],
+    tmp_path: Path,
+    how: str,
+    served: str,
+    status: VerbsStatus,
+    memory: str,
+) -> None:
+    """A connection that did not come by the service may not write, whatever its requests name.
+
+    The two programs exchange their queue pair numbers in files, which the test copies.
+    """
+    namespace.apply(BY_SERVICE, files(compile_with_librdmacm(tmp_path, "rdmacm_service")))
+    wait_programmed(namespace, "by-service")
+    run = "cd /tmp && /files/rdmacm_service {} && sleep 300"  # its files are read after its end
+    pods = {"server": (served, nodes[0]), "client": (how, nodes[1])}
+    namespace.apply(*(pod(name, run.format(what), node) for name, (what, node) in pods.items()))
+    for name in pods:
+        namespace.wait_pod(name, "Running")
+    for name in ("victim", "client", "ready", "done"):
+        ways = ("server", "client") if name in ("victim", "ready") else ("client", "server")
+        carry(namespace, name, *ways)
+    said = {name: until(partial(namespace.logs, name), 60) for name in pods}
+    assert said["client"].splitlines()[-1] == f"status {status}", said
+    assert said["server"] == f"memory '{memory}'\n", said
