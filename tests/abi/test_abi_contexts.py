@@ -400,7 +400,7 @@ os._exit(0)
 """
 
 
-def test_a_forked_child_keeps_no_worker_of_its_parent(node, environment):
+def test_a_forked_child_keeps_no_worker_of_its_parent(cuda, node, environment):
     before = first_workers(node)
     command = [sys.executable, "-c", FORKING]
     pipe = subprocess.PIPE
