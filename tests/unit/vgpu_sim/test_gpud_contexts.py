@@ -20,6 +20,7 @@ from vgpu_sim.gpud.model import (
     Owner,
 )
 from vgpu_sim.hal import spawn
+from vgpu_sim.hal.admin import Counters
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid
@@ -44,6 +45,7 @@ class Worker:
         self.mine, self.channel = seqpacket.pair()
         self.mine.setblocking(False)
         self.fence: Callable[[str], None] = lambda _: None
+        self.strike: Callable[[int, str], None] = lambda *_: None
 
     def say(self, message: dict[str, Any] | bytes) -> None:
         self.channel.send(message if isinstance(message, bytes) else json.dumps(message).encode())
@@ -88,6 +90,7 @@ def outcome(
             *(None if left_over else worker.mine, sockets),
         )
         worker.fence = lambda reason: table.fence(context, reason)
+        worker.strike = lambda error, reason: table.strike(context, error, reason)
         table.add(context)
         worker.say({"type": "reserve", "request": 1, "bytes": 1000})
         act(worker)
@@ -198,3 +201,45 @@ def test_a_worker_that_breaks_the_contract_is_killed_and_told():
     assert names(told) == ["context_started", "fault", "context_ended"]
     assert "protocol violation" in told[1]["message"]
     assert told[2]["reason"].startswith("protocol violation")
+
+
+def test_a_worker_whose_gpu_failed_hears_the_result_for_its_client_and_may_end_by_itself():
+    heard = []
+
+    def strike(worker: Worker) -> None:
+        worker.strike(214, "Xid 48")
+        heard.append(json.loads(worker.channel.recv(4096, socket.MSG_DONTWAIT)))
+        worker.exit(1)
+
+    told = outcome(strike)
+    assert heard == [{"type": "fence", "reason": "Xid 48", "error": 214}]
+    assert names(told) == ["context_started", "fault", "context_ended"]
+    assert (told[1]["kind"], told[1]["message"], told[1]["pod_uid"]) == ("DEVICE", "Xid 48", POD)
+    assert told[2]["reason"] == "fault: Xid 48"
+
+
+@pytest.mark.parametrize("how", [{"left_over": True}, {"grace_s": 0.05}])
+def test_a_worker_whose_gpu_failed_and_that_cannot_or_will_not_end_is_killed(monkeypatch, how):
+    monkeypatch.setattr(table_module, "_LAST_WORDS_SECONDS", 0.05)
+
+    def strike(worker: Worker) -> None:
+        worker.strike(214, "Xid 48")
+        worker.strike(719, "told twice")
+
+    told = outcome(strike, **how)
+    assert names(told) == ["context_started", "fault", "context_ended"]
+    assert (told[1]["message"], told[2]["reason"]) == ("Xid 48", "fault: Xid 48")
+
+
+def test_what_contexts_counted_under_an_earlier_gpud_is_counted_on_until_it_is_forgotten():
+    table = ContextTable(Budget(1 << 40), EventBus(), lambda _: None)
+    other = a30_slice.make()
+    before = {INSTANCE.uuid: Counters(busy_ns=5, launches=2), other.uuid: Counters(busy_ns=7)}
+    table.inherit(before)
+    for uuid, counters in before.items():
+        assert table.inherited(uuid) == table.ended(uuid) == table.counters(uuid) == counters
+    assert table.all_ended() == before
+    table.forget(INSTANCE.uuid)
+    assert table.all_ended() == {other.uuid: before[other.uuid]}
+    assert table.inherited(INSTANCE.uuid) == table.counters(INSTANCE.uuid) == Counters()
+    assert table.inherited(other.uuid) == Counters(busy_ns=7)

@@ -116,6 +116,8 @@ DAMAGES = {
     "illegal start": lambda d: d["instances"][0].update(start=7),
     "path in a uuid": lambda d: d["instances"][0].update(uuid="MIG-../../etc"),
     "foreign gpu": lambda d: d["instances"][0].update(gpu_uuid=new_gpu_uuid()),
+    "two gpus with one uuid": lambda d: d["gpus"].append(d["gpus"][0] | {"index": 4}),
+    "two gpus with one index": lambda d: d["gpus"].append(d["gpus"][0] | {"uuid": new_gpu_uuid()}),
     "two in one place": lambda d: d["instances"].append(
         d["instances"][0] | {"uuid": new_instance_uuid(), "slot": 5}
     ),

@@ -26,6 +26,7 @@ from vgpu_sim.gpud.slices.hello import MalformedHello
 from vgpu_sim.gpud.telemetry import sensors
 from vgpu_sim.hal import admin, messages
 from vgpu_sim.hal.management import (
+    NO_RECORD,
     GpuRecord,
     InstanceRecord,
     ManagementOperation as Operation,
@@ -35,6 +36,7 @@ from vgpu_sim.hal.management import (
     ProcessRecord,
     ProfileRecord,
     ReportFlag,
+    XidRecord,
 )
 from vgpu_sim.hal.messages import Header, MessageType
 from vgpu_sim.system.peers import Peer, PodUid
@@ -255,6 +257,29 @@ def test_the_node_is_shown_everything() -> None:
     _, head, body = answer(shown, request(), node=True)
     assert (head.node, head.instance_count, head.process_count, head.xid_count) == (1, 2, 2, 3)
     assert GpuRecord.from_buffer_copy(body).memory_used_bytes == 2 * 4096
+
+
+def test_an_xid_names_its_instance_s_place_among_all_that_are_shown() -> None:
+    """Of two GPUs: places go on with the second."""
+    names = [new_instance_uuid() for _ in SLICES]
+    first = picture()
+    second = dataclasses.replace(
+        first,
+        uuid=new_gpu_uuid(),
+        index=1,
+        instances=tuple(
+            dataclasses.replace(one, uuid=name)
+            for one, name in zip(first.instances, names, strict=True)
+        ),
+        xids=tuple(admin.Xid(number, 13, 0, name, 0, "") for number, name in enumerate(names)),
+    )
+    data = records.report(records.View((first, second), node=True), False, 0)
+    head = ManagementReport.from_buffer_copy(data)
+    assert (head.gpu_count, head.instance_count, head.xid_count) == (2, 4, 5)
+    assert head.driver_release == b"580.0.1"
+    xids = (XidRecord * 5).from_buffer_copy(data, len(data) - 5 * ctypes.sizeof(XidRecord))
+    places = [(one.gpu, one.instance, one.xid) for one in xids]
+    assert places == [(0, 0, 31), (0, 1, 13), (0, NO_RECORD, 79), (1, 2, 13), (1, 3, 13)]
 
 
 @pytest.mark.parametrize(
