@@ -1,17 +1,14 @@
 """NVML's handles in each form, and texts in the room that there is."""
 
-import contextlib
 import ctypes
 import os
 import uuid
 from collections.abc import Iterator
 from ctypes import byref, c_char_p, c_uint, c_void_p
 
-import nvml_reports
-import nvml_views
 import pynvml
 import pytest
-from nvml_calls import code, handle, layout, of_mig
+from nvml_calls import code, handle, layout, of_distinct_figures, of_mig
 from nvml_reports import Report
 
 from vgpu_sim.native import build
@@ -23,11 +20,7 @@ NO_ROOM, LOST, WRONG_VERSION = 7, 15, 25
 @pytest.fixture
 def report(libraries, tmp_path) -> Iterator[Report]:
     """Two GPUs: of the first the profiles 1 and 17, of the second 2."""
-    made = nvml_reports.distinct()
-    path = tmp_path / "management.sock"
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(nvml_reports.serve(path, made))
-        stack.enter_context(nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)))
+    with of_distinct_figures(libraries, tmp_path) as made:
         yield made
 
 

@@ -1,15 +1,12 @@
 """NVML's profiles and instances, from a report in which no two figures are equal."""
 
-import contextlib
 import ctypes
 from collections.abc import Iterator
 from ctypes import byref, c_char, c_uint, c_uint64, c_void_p
 
-import nvml_reports
-import nvml_views
 import pynvml
 import pytest
-from nvml_calls import code, handle, layout, of_mig
+from nvml_calls import code, handle, layout, of_distinct_figures, of_mig
 from nvml_reports import Report
 
 from vgpu_sim.hal.management import NO_RECORD
@@ -41,11 +38,7 @@ class ComputeInfo3(ctypes.Structure):
 @pytest.fixture
 def report(libraries, tmp_path) -> Iterator[Report]:
     """Two GPUs: of the first the profiles 1 and 17, of the second 2."""
-    made = nvml_reports.distinct()
-    path = tmp_path / "management.sock"
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(nvml_reports.serve(path, made))
-        stack.enter_context(nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)))
+    with of_distinct_figures(libraries, tmp_path) as made:
         yield made
 
 

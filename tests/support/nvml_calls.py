@@ -1,12 +1,17 @@
 """Calls of NVML as pynvml and as C make them: handles, versioned structures, codes of refusals."""
 
+import contextlib
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from ctypes import c_void_p, sizeof
+from pathlib import Path
 from typing import Any
 
+import nvml_reports
+import nvml_views
 import pynvml
 import pytest
+from nvml_reports import Report
 from pynvml import NVMLError
 
 
@@ -35,3 +40,12 @@ def code(call: Callable[..., object], *arguments: object) -> int:
     with pytest.raises(NVMLError) as refused:
         call(*arguments)
     return int(refused.value.value)
+
+
+@contextlib.contextmanager
+def of_distinct_figures(libraries: Path, folder: Path) -> Iterator[Report]:
+    """Have NVML read a report in which no two figures are equal, from a socket in ``folder``."""
+    made = nvml_reports.distinct()
+    path = folder / "management.sock"
+    with nvml_reports.serve(path, made), nvml_views.seen(libraries, MANAGEMENT_SOCKET=str(path)):
+        yield made

@@ -1,13 +1,12 @@
 """Counts, denials, judgements and what a party may have: each limit and one beyond it, each member."""
 
-import errno
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from recording_engine import Engine
+from refusals import error
 
 from rdma.tables import (
     Direction,
@@ -39,12 +38,6 @@ from vgpu_sim.hcad.parties import Parties, Party
 @pytest.fixture
 def engine() -> Any:
     return Engine()
-
-
-def error(call: Callable[[], object]) -> str:
-    with pytest.raises(OSError) as refusal:
-        call()
-    return errno.errorcode[refusal.value.errno or 0]
 
 
 FLOW = Flow("10.0.0.1", "10.0.0.2")

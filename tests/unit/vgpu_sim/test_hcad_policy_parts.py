@@ -2,13 +2,13 @@
 member, at each limit and one beyond it, and after a refusal."""
 
 import errno
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from typing import Any
 
 import pytest
 from recording_engine import Engine
+from refusals import error
 
 from rdma.tables import (
     Direction,
@@ -31,12 +31,6 @@ from vgpu_sim.hcad.sources import MAX_SOURCES, Sources
 @pytest.fixture
 def engine() -> Any:
     return Engine()
-
-
-def error(call: Callable[[], object]) -> str:
-    with pytest.raises(OSError) as refusal:
-        call()
-    return errno.errorcode[refusal.value.errno or 0]
 
 
 FLOW = Flow("10.0.0.1", "10.0.0.2")

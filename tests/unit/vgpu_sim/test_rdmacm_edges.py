@@ -2,9 +2,7 @@
 and what the next call finds after a refusal."""
 
 import ctypes
-import errno
 import os
-from collections.abc import Callable
 
 import pytest
 from cm_rig import Client, Fabric, gid
@@ -25,13 +23,6 @@ SERVICE = CmPortSpace.TCP << 16 | PORT
 @pytest.fixture
 def fabric() -> Fabric:
     return Fabric()
-
-
-def error(call: Callable[[], object]) -> str:
-    """The name of the errno that a call is refused with."""
-    with pytest.raises(OSError) as refused:
-        call()
-    return errno.errorcode[refused.value.errno or 0]
 
 
 def mapped(*parts: int) -> bytes:

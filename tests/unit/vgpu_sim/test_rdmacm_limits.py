@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from cm_rig import LOOPBACK, Client, Fabric, gid, parameters
+from refusals import error
 from share_room import room
 
 from vgpu_sim.fabric.addresses import NETWORK, address_of
@@ -29,13 +30,6 @@ def fabric() -> Fabric:
 
 def mapped(*parts: int) -> bytes:
     return bytes(10) + b"\xff\xff" + bytes(parts)
-
-
-def error(call: Callable[[], object]) -> str:
-    """The name of the errno that a call is refused with."""
-    with pytest.raises(OSError) as refused:
-        call()
-    return errno.errorcode[refused.value.errno or 0]
 
 
 def bound(

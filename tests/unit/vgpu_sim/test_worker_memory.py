@@ -4,9 +4,10 @@ import errno
 import fcntl
 import mmap
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from refusals import error as refused
 
 from vgpu_sim.worker import memory
 
@@ -27,13 +28,6 @@ def constant() -> Iterator[int]:
     descriptor = memory.create_constant("tessera-test", CONTENT)
     yield descriptor
     os.close(descriptor)
-
-
-def refused(call: Callable[[], object]) -> str:
-    """Return the name of the error that a call raises."""
-    with pytest.raises(OSError) as caught:
-        call()
-    return errno.errorcode[caught.value.errno or 0]
 
 
 def test_populated_memory_is_there_and_zero(populated: int) -> None:
