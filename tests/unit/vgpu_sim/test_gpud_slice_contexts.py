@@ -38,7 +38,7 @@ def share(owner: str = CLAIM, admit: bool = True) -> ClaimShare:
 
 
 class Node:
-    """Authorises everybody as ``owner``; from then on the slice is ``after`` and may have failed."""
+    """Authorise each client as ``owner``; from then on the slice is ``after`` and may have failed."""
 
     def __init__(
         self, owner: Owner, after: MigInstance | None, failed: tuple[int, str] | None = None
