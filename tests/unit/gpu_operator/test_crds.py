@@ -47,6 +47,14 @@ def test_every_field_is_structural_and_explained(kind: crd.Kind) -> None:
             assert node.get("description"), f"{kind.kind}{path} is not explained"
 
 
+@pytest.mark.parametrize("kind", crd.KINDS, ids=lambda k: k.kind)
+def test_a_table_that_shows_a_verdict_shows_its_reason(kind: crd.Kind) -> None:
+    """Also without ``-o wide``: who reads False or Refused wants to know why."""
+    shown = {one.name for one in kind.columns if not one.wide}
+    if shown & {"Ready", "Accepted", "Phase"}:
+        assert "Reason" in shown
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
 def test_the_examples_fit(path: Path) -> None:
     plurals = {k.kind: k.plural for k in crd.KINDS}

@@ -121,6 +121,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Strategy", ".spec.strategy"),
             Column("Prefix", ".spec.resourcePrefix"),
             Column("Ready", _READY),
+            Column("Reason", _REASON),
             AGE,
         ),
         "GPUPolicy says how slices are offered; only the one called default counts.",
@@ -141,9 +142,9 @@ KINDS: tuple[Kind, ...] = (
             Column("GPU", ".status.gpu"),
             Column("Fault", ".status.fault"),
             Column("Phase", ".status.phase"),
+            Column("Reason", _REASON),
             AGE,
             Column("Slice", ".status.slice", wide=True),
-            Column("Reason", _REASON, wide=True),
         ),
         "GPUFault makes a GPU fail, for tests of what runs on it; deleting it ends what lasts.",
         (
