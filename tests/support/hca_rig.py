@@ -88,6 +88,13 @@ def until(happens: Callable[[], bool], seconds: float = 60.0) -> bool:
     return True
 
 
+def sleeps_on(engine: Engine) -> bool:
+    """Tell whether the engine takes no turns for a while."""
+    turns = engine.counters()[1]
+    time.sleep(0.005)
+    return engine.counters()[1] == turns
+
+
 OPCODES = {
     "Send": VerbsOpcode.SEND,
     "Write": VerbsOpcode.RDMA_WRITE,

@@ -6,7 +6,7 @@ import time
 
 import hca_rig
 import pytest
-from hca_rig import BASE, Client, Pair, until, write
+from hca_rig import BASE, Client, Pair, sleeps_on, until, write
 
 from vgpu_sim.hal.verbs import (
     VerbsAccess,
@@ -358,17 +358,10 @@ def test_connections_wake_nobody_who_has_nothing_to_do(engine):
     client = Client(engine, Numbers(), 40)
     cq = client.cq()
     idle = [client.qp(cq, cq) for _ in range(20)]
-    assert until(lambda: _sleeps_on(engine))
+    assert until(lambda: sleeps_on(engine))
     before = engine.counters()
     for one, other in zip(idle[::2], idle[1::2], strict=True):
         one.connect(other)
         other.connect(one)
     assert engine.counters() == before
     client.objects.close()
-
-
-def _sleeps_on(engine) -> bool:
-    """Tell whether the engine takes no turns for a while."""
-    turns = engine.counters()[1]
-    time.sleep(0.005)
-    return engine.counters()[1] == turns

@@ -6,7 +6,7 @@ import time
 import hca_rig
 import pytest
 import rdma_lab
-from hca_rig import BASE, OPCODES, Pair, until, write
+from hca_rig import BASE, OPCODES, Pair, sleeps_on, until, write
 from rdma_lab import allow, pod, policy
 
 from rdma.verbs import ALL, Verb
@@ -203,8 +203,9 @@ def test_whoever_may_do_nothing_with_a_peer_cannot_connect_to_it(engine, enforce
     assert len(enforcer.flows) == 0
 
 
-def test_who_is_wholly_denied_is_revoked_and_flushed_at_both_ends(pair, enforcer):
+def test_who_is_wholly_denied_is_revoked_and_flushed_at_both_ends(pair, enforcer, engine):
     pair.qb.receive((BASE, 8, pair.there.key))
+    assert until(lambda: sleeps_on(engine)), "so that the revocation must wake it"
     closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
     assert enforcer.switch(rdma_lab.tables(2, PODS, closed)).revoked == 2
     assert (pair.qa.state, pair.qb.state) == (VerbsState.ERR, VerbsState.ERR)
