@@ -227,6 +227,13 @@ def test_each_stream_moves_its_own_bytes() -> None:
     assert least / both == pytest.approx(2 / 4, rel=0.05)
 
 
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_copy_on_the_board_is_as_fast_as_the_measured_stream(board: str) -> None:
+    """That one reads two bytes and writes one of each element, a copy reads and writes two."""
+    measured, found = quantize(board, 1 << 18, 8192), copy(board, "d2d", 1 << 32)
+    assert found.us / measured.us == pytest.approx(4 / 3, rel=0.04)
+
+
 def test_a_send_takes_its_bytes_over_the_link() -> None:
     large = send("h200", 1 << 28)
     assert 0.5 < large.shape["bytes"] / large.us / 1e3 / 450 < 1.1
