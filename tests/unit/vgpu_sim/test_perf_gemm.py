@@ -146,6 +146,14 @@ def test_small_products_are_split_only_from_two_million_multiplications_on() -> 
     assert kernel("h200", "bf16", 8, 32, 8184)[1] > 1
 
 
+@pytest.mark.parametrize("board", ["l40s", "rtx-pro-6000"])
+def test_small_products_of_more_than_sixteen_tokens_are_split_from_2048_on(board: str) -> None:
+    """The exceptions in the measured table: less than two million multiplications, and split."""
+    assert kernel(board, "bf16", 17, 32, 2048)[1] > 1
+    assert kernel(board, "bf16", 17, 32, 2047)[1] == 1
+    assert kernel(board, "bf16", 16, 32, 2048)[1] == 1
+
+
 def test_one_token_is_a_product_with_a_vector_where_kernels_for_it_are() -> None:
     assert kernel("l40s", "bf16", 1, 256, 2048)[0] == f"{VECTOR}x64"
     assert kernel("l40s", "bf16", 2, 256, 2048)[0] != f"{VECTOR}x64"
