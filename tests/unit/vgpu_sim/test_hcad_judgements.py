@@ -5,13 +5,13 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from flow_rules import FLOW, rule
 from recording_engine import Engine
 from refusals import error
 
 from rdma.tables import (
     Direction,
     Endpoint,
-    Flow,
     Identity,
     Isolation,
     Limits,
@@ -38,15 +38,6 @@ from vgpu_sim.hcad.parties import Parties, Party
 @pytest.fixture
 def engine() -> Any:
     return Engine()
-
-
-FLOW = Flow("10.0.0.1", "10.0.0.2")
-
-
-def rule(
-    name: str = "a/p", index: int = 0, direction: Direction = Direction.EGRESS, **limits: int
-) -> Rule:
-    return Rule(name, direction, index, limits=Limits(**limits))
 
 
 ONE, TWO = (Party.of(f"f{place}", address_of(place)) for place in range(2))

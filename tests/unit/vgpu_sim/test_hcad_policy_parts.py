@@ -7,13 +7,13 @@ from itertools import count
 from typing import Any
 
 import pytest
+from flow_rules import FLOW, rule
 from recording_engine import Engine
 from refusals import error
 
 from rdma.tables import (
     Direction,
     Flow,
-    Limits,
     QosClass,
     Rule,
     Verdict,
@@ -31,15 +31,6 @@ from vgpu_sim.hcad.sources import MAX_SOURCES, Sources
 @pytest.fixture
 def engine() -> Any:
     return Engine()
-
-
-FLOW = Flow("10.0.0.1", "10.0.0.2")
-
-
-def rule(
-    name: str = "a/p", index: int = 0, direction: Direction = Direction.EGRESS, **limits: int
-) -> Rule:
-    return Rule(name, direction, index, limits=Limits(**limits))
 
 
 # Ceilings.
