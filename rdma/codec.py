@@ -129,9 +129,7 @@ def _tables(whole: Reader) -> NodeTables:
     )
     version.integer(TABLES_VERSION, TABLES_VERSION)
     read_rules = tuple(read_rule(item, MAX_IDENTITIES) for item in rules.items(MAX_RULES))
-    read_isolations = [
-        _isolation(item, read_rules) for item in isolations.items(2 * MAX_IDENTITIES)
-    ]
+    read_isolations = [_isolation(item, read_rules) for item in isolations.items(MAX_ISOLATIONS)]
     known: dict[int, Identity] = {}
     for item in identities.items(MAX_IDENTITIES):
         identity = _identity(item, read_isolations)

@@ -168,6 +168,42 @@ def test_a_pod_has_at_most_64_addresses() -> None:
         codec.decode(json.dumps(document))
 
 
+# A list of a document, the limit of its length, and how many that is.
+LISTS = [
+    (("rules",), "MAX_RULES", 1 << 20),
+    (("isolations",), "MAX_ISOLATIONS", 1 << 18),
+    (("isolations", 1, 0), "MAX_RULES_OF_A_POD", 4096),
+    (("isolations", 1, 3), "MAX_RULES_OF_A_POD", 4096),
+    (("isolations", 1, 4), "MAX_POLICIES_OF_A_POD", 1024),
+    (("isolations", 1, 5), "MAX_POLICIES_OF_A_POD", 1024),
+    (("identities",), "MAX_IDENTITIES", 1 << 17),
+    (("identities", 1, 3), "MAX_MEMBERSHIPS", 1 << 15),
+    (("endpoints",), "MAX_PODS", 1 << 20),
+    (("pods",), "MAX_PODS", 1 << 20),
+    (("qosClasses",), "MAX_RULES", 1 << 20),
+]
+
+
+@pytest.mark.parametrize(("path", "limit", "value"), LISTS, ids=str)
+def test_a_list_as_long_as_its_limit_is_read_and_no_longer_one(
+    monkeypatch: pytest.MonkeyPatch, path: tuple[Any, ...], limit: str, value: int
+) -> None:
+    """Tried with a limit of nine or ten, of which there are as many identities and endpoints."""
+    assert getattr(codec, limit) == value
+    document = json.loads(TEXT)
+    there = document
+    for key in path:
+        there = there[key]
+    most = max(9, len(there))
+    monkeypatch.setattr(codec, limit, most)
+    there += there[:1] * (most - len(there))
+    codec.decode(json.dumps(document))
+    there += there[:1]
+    with pytest.raises(TablesError, match=f"no list of at most {most}$") as caught:
+        codec.decode(json.dumps(document))
+    assert str(caught.value).startswith(f"tables.{path[0]}")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -21,6 +21,7 @@ SIZES = {
     "h100-80gb": [64, 512, 4096, 100, 700, 2000, 33],
     "l40s": [96, 1024, 300, 5000, 128],
     "a100-80gb": [80, 640, 2500],
+    "h200": [48, 480],
 }
 
 
@@ -106,6 +107,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
         ("gb200", ("l40s", "h100-80gb"), (11,), 11),
         ("h200", ("l40s", "h100-80gb"), (11, 6), 6),
         ("h200", ("a100-80gb", "h100-80gb", "l40s"), (14, 6), 6),
+        ("h100-80gb", ("l40s", "h100-80gb", "h200"), (13, 6), 6),  # two alike
     ],
 )
 def test_software_s_times_are_of_the_first_donor_of_the_architecture(
