@@ -1,6 +1,7 @@
 """What each kind of object is charged: exactly so much when it is made, and nothing once it is gone."""
 
 import ctypes
+import errno
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,15 +12,18 @@ import hca_rig
 import pytest
 from hca_moves import handed_over
 from hca_rig import BASE, Client
-from share_room import room
+from share_room import open_descriptors, room
 
+from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.opened import OpenedFunction
 from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.programs import Programs
 from vgpu_sim.hcad.shares import Share, Shares
 
 GROUP = bytes((0xFF, 0x0E, *bytes(14)))
@@ -138,7 +142,9 @@ def test_what_an_object_is_charged_it_gives_back(engine: Engine, share: Share, k
     before, unused = room(share), counted(rig.client.party)
     ends, charges = [], [before]
     for _ in range(1 if kind == "membership" else 3):
+        opened = open_descriptors()
         end, charge = makes(rig, kind)
+        assert open_descriptors() - opened <= charge[0]
         ends.append(end)
         charges.append(taken(charges[-1], charge))
         assert room(share) == charges[-1]
@@ -237,6 +243,57 @@ def test_a_group_that_a_wire_is_in_is_charged_its_descriptors(engine: Engine, sh
         assert room(share) == before
         assert released == [joined] * number
     rig.objects.close()
+
+
+@pytest.fixture
+def opened(engine: Engine, share: Share) -> tuple[Programs, OpenedFunction]:
+    """Return what opens functions, and one that is to be opened."""
+    parties, address = Parties(), address_of(0)
+    cm: Any = SimpleNamespace(manager=SimpleNamespace(bindings=object(), may_connect=None))
+    programs = Programs(engine, 1 << 30, Enforcer(engine, parties), cm)
+    party = Party.of("f0", address)
+    return programs, OpenedFunction(0, address, "0", share, party)
+
+
+def test_each_program_of_a_function_is_charged_its_context(
+    opened: tuple[Programs, OpenedFunction], share: Share
+) -> None:
+    """Its socket, page and pipes, here and in the engine, and tables; with its objects it goes."""
+    programs, function = opened
+    before, descriptors, contexts = room(share), open_descriptors(), []
+    for number in range(1, 4):
+        contexts.append(programs._admit(function))
+        assert taken(before, room(share)) == (10 * number, 0, 32768 * number)
+        assert open_descriptors() - descriptors + number <= 10 * number
+    for left, objects in enumerate(contexts):
+        objects.create_pd()
+        programs._dismiss(function, objects)
+        assert taken(before, room(share)) == (10 * (2 - left), 0, 32768 * (2 - left))
+    assert open_descriptors() == descriptors
+
+
+def test_a_function_that_cannot_be_opened_is_charged_nothing(
+    opened: tuple[Programs, OpenedFunction], share: Share, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the engine has no room, and where its own share is at its end."""
+    programs, function = opened
+    before = room(share)
+    with monkeypatch.context() as context:
+        context.setattr(programs._engine, "add_client", refusing)
+        with pytest.raises(OSError, match="no room"):
+            programs._admit(function)
+    assert room(share) == before
+    share.take(before[0] - 9)
+    with pytest.raises(OSError, match="no descriptors left"):
+        programs._admit(function)
+    assert taken(before, room(share)) == (before[0] - 9, 0, 0)
+    share.give(1)
+    programs._dismiss(function, programs._admit(function))
+    assert taken(before, room(share)) == (before[0] - 10, 0, 0)
+
+
+def refusing(*_: object) -> None:
+    raise OSError(errno.ENOMEM, "no room")
 
 
 def test_another_size_of_a_completion_queue_is_charged_instead(
