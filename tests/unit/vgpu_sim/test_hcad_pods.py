@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import ipaddress
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,14 @@ from pod_node import IP, ONE, OTHER, A, B, Node, device, received, status
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.links import LINKS
 from vgpu_sim.hal.hca import HcaHello
+from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hal.messages import Header
+from vgpu_sim.hcad import hw_counters
 from vgpu_sim.hcad.functions import Binding
+from vgpu_sim.hcad.hw_counters import FOLDER
 from vgpu_sim.hcad.pods import MAX_CONNECTIONS_OF_FUNCTION
+
+C = A.replace("10", "12")
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +134,44 @@ def test_garbage_is_hung_up_on(tmp_path: Path, engine: Engine) -> None:
         client, reply = await node.open(A)
         assert status(reply) == 0
         client.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_a_device_shows_the_counts_of_its_pod_s_wires_alone(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of three functions one's pod has two wires, one's has none, and one has no pod."""
+    monkeypatch.setattr(hw_counters, "REFRESH_SECONDS", 0.001)
+    counts = {71: HcaWireCounts(np_cnp_sent=3), 72: HcaWireCounts(np_cnp_sent=4)}
+    monkeypatch.setattr(engine, "wire_counts", counts.__getitem__)
+
+    def said(function: str) -> str:
+        device = tmp_path / "classes" / function / "infiniband" / "tessera_0"
+        return (device / FOLDER / "np_cnp_sent").read_text()
+
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        for name in (A, B, C):
+            node.server.add(name)
+        other = ipaddress.ip_address("10.244.1.6")
+        made = {(ONE, (IP,)): (71, 72)}
+        monkeypatch.setattr(node.server.wires, "made", lambda *of: made.get(of, ()))
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        await node.server.bind(B, Binding(OTHER, "ns/other", (other,)))
+        showing = asyncio.get_running_loop().create_task(node.server._show())
+        until = asyncio.get_running_loop().time() + 30
+        while said(A) == "0\n":
+            assert asyncio.get_running_loop().time() < until
+            await asyncio.sleep(0.001)
+        assert [said(name) for name in (A, B, C)] == ["7\n", "0\n", "0\n"]
+        assert [path.parts[-3] for path in node.server._shown] == [A]
+        made.clear()  # its pod has ended
+        while node.server._shown:
+            assert asyncio.get_running_loop().time() < until
+            await asyncio.sleep(0.001)
+        showing.cancel()
         await node.server.close()
 
     asyncio.run(play())
