@@ -18,6 +18,7 @@ from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.cm_private import Endpoints, pack
 
 PORT = 7174
+MOST = (1 << 32) - 1
 
 
 @pytest.fixture
@@ -286,6 +287,19 @@ def test_events_of_an_id_that_is_destroyed_are_not_read_any_more(two):
     asks.ids.resolve_address(wanted)
     asks.ids.destroy_id(one)
     assert asks.types() == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "learnt"), [(0, 0x01234567), (1, 1), (0x01234567, 0x01234567), (MOST, MOST)]
+)
+def test_datagrams_have_the_key_that_who_answers_chose_or_that_of_all(two, chosen, learnt):
+    """RDMA_UDP_QKEY of the kernel's rdma_cm.h."""
+    asks, serves = two
+    serves.listener(PORT, space=CmPortSpace.UDP)
+    asks.connect(asks.routed(serves.gid, PORT, CmPortSpace.UDP), qpn=0)
+    serves.accept(serves.event().handle, qpn=33, qkey=chosen)
+    found = asks.event()
+    assert (found.type, found.qpn, found.qkey) == (Event.ESTABLISHED, 33, learnt)
 
 
 def test_datagrams_learn_queue_pair_and_key(two):
