@@ -16,6 +16,7 @@ _COMPILE = {
     "test_native_transport.py": ("client/transport.c",),
     "test_native_ring.py": tuple(f"libcuda/{n}.c" for n in ("ring", "wait", "doorbell", "objects")),
     "test_worker_native.py": ("worker",),
+    "test_worker_stats.py": ("worker/stats.c",),
 }
 # Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
 _HCA_TESTS = tuple(
@@ -91,7 +92,15 @@ ROOMS = (
         "gpud",
         ("vgpu_sim/gpud/**/*.py", "vgpu_sim/system/*.py", "vgpu_sim/zygote.py"),
         (
-            (f"{_UNIT}/test_gpud_*.py",),
+            (
+                f"{_UNIT}/test_gpud_*.py",
+                # What sees vgpu_sim/system, which sandboxes are made of, and the zygote.
+                f"{_UNIT}/test_system_*.py",
+                f"{_UNIT}/test_worker_zygote.py",
+                f"{_UNIT}/test_worker_seccomp.py",
+                f"{_UNIT}/test_worker_landlock.py",
+                f"{_UNIT}/test_hcad_filter.py",
+            ),
             ("tests/integration/test_gpud_*.py",),
             ("tests/integration/test_run_*.py",),
         ),
