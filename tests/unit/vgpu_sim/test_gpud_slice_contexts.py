@@ -45,7 +45,7 @@ class Node:
     ) -> None:
         self._owner, self._after, self._failed = owner, after, failed
         self._is_authorised = False
-        self.launched: list[Owner] = []
+        self.launched: list[tuple[MigInstance, Owner]] = []
 
     def instance_of(self, uuid: str) -> MigInstance:
         assert uuid == INSTANCE.uuid
@@ -66,9 +66,9 @@ class Node:
         return True
 
     async def launch(
-        self, instance: object, hello: object, client: object, peer: object, owner: Owner
+        self, instance: MigInstance, hello: object, client: object, peer: object, owner: Owner
     ) -> None:
-        self.launched.append(owner)
+        self.launched.append((instance, owner))
 
 
 @pytest.fixture
@@ -125,9 +125,10 @@ CASES: dict[str, tuple[Owner, Callable[[], MigInstance | None], int]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_context_is_started_where_the_slice_still_admits_it(directory: Path, name: str) -> None:
     owner, changed, status = CASES[name]
-    node = Node(owner, changed())
+    after = changed()
+    node = Node(owner, after)
     assert status_of(directory, node) == status
-    assert node.launched == ([owner] if status == LAUNCHED else [])
+    assert node.launched == ([(after, owner)] if status == LAUNCHED else [])
 
 
 @pytest.mark.parametrize("status", [CudaError.NO_DEVICE, UNAVAILABLE])

@@ -276,7 +276,7 @@ class SliceServer:
         self._refuse_unhealthy(current)  # authorising may have taken its time
         # The worker's messages bring descriptors; it did not ask for the senders' names.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
-        await self._starter.launch(instance, hello, client, peer, owner)
+        await self._starter.launch(current, hello, client, peer, owner)
 
 
 def _connector_has_ended(client: socket.socket) -> bool:
