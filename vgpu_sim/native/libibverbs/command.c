@@ -2,6 +2,7 @@
 #include "command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -87,14 +88,41 @@ static int receive(struct tsr_context *context, uint16_t type, uint32_t request,
   return error;
 }
 
+/* Places for the descriptors of an answer. One that finds none is lost, with the object that it is of. */
+struct places {
+  int held[TSR_MAX_FDS];
+  unsigned count;
+};
+
+static void leave(struct places *places) {
+  while (places->count > 0) close(places->held[--places->count]);
+}
+
+/* 0, or why a program that has all the descriptors that it may have asks for nothing. */
+static int hold(struct places *places, int socket, unsigned count) {
+  *places = (struct places){.count = 0};
+  while (places->count < count) {
+    const int held = fcntl(socket, F_DUPFD_CLOEXEC, 0);
+    if (held < 0) {
+      const int error = errno;
+      leave(places);
+      return error;
+    }
+    places->held[places->count++] = held;
+  }
+  return 0;
+}
+
 int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uint32_t bytes,
             void *answer, uint32_t answer_bytes, int *fd) {
   pthread_mutex_lock(&context->asking);
   const uint32_t request = ++context->next_request;
-  int error = EIO;
-  if (!context->dead) {
+  struct places places;
+  int error = context->dead ? EIO : hold(&places, context->socket, fd ? 1 : 0);
+  if (error == 0) {
     context->dead = !tsr_send(context->socket, type, request, payload, bytes, -1);
-    if (!context->dead) error = receive(context, type, request, answer, answer_bytes, fd);
+    leave(&places);
+    error = context->dead ? EIO : receive(context, type, request, answer, answer_bytes, fd);
   }
   pthread_mutex_unlock(&context->asking);
   return error;
@@ -135,6 +163,7 @@ static int take_parts(struct tsr_reply *reply, struct tsr_part *parts, unsigned 
 static int ask_batch(struct tsr_context *context, struct tsr_part *parts, unsigned count) {
   uint8_t body[1024];
   uint32_t bytes = 0;
+  unsigned fds = 0;
   for (unsigned i = 0; i < count; i++) {
     const tessera_header header = {.magic = TESSERA_MAGIC,
                                    .version = TESSERA_PROTOCOL_VERSION,
@@ -149,15 +178,19 @@ static int ask_batch(struct tsr_context *context, struct tsr_part *parts, unsign
     bytes += sizeof header;
     if (parts[i].bytes) memcpy(body + bytes, parts[i].payload, parts[i].bytes);
     bytes += parts[i].bytes;
+    fds += parts[i].fd != NULL;
   }
   const int socket = context->socket;
+  struct places places;
+  const int full = hold(&places, socket, fds);
+  if (full) return full;
   const uint32_t request = ++context->next_request;
   struct tsr_reply reply;
   uint16_t type = 0;
   uint32_t answered = 0;
-  if (!tsr_send(socket, TESSERA_HCA_MESSAGE_BATCH, request, body, bytes, -1) ||
-      tsr_receive(socket, &type, &answered, &reply) != TSR_RECEIVED)
-    return EIO;
+  const bool sent = tsr_send(socket, TESSERA_HCA_MESSAGE_BATCH, request, body, bytes, -1);
+  leave(&places);
+  if (!sent || tsr_receive(socket, &type, &answered, &reply) != TSR_RECEIVED) return EIO;
   const bool expected =
       type == TESSERA_HCA_MESSAGE_BATCH + 1 && answered == request && reply.status == 0;
   const int error = expected ? take_parts(&reply, parts, count) : EPROTO;
@@ -207,11 +240,13 @@ bool tsr_is_dead(struct tsr_context *context) {
   return context->dead;
 }
 
-void *tsr_map(int fd, uint64_t bytes) {
-  void *memory =
-      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+void *tsr_map_at(void *address, int fd, uint64_t bytes) {
+  const int flags = MAP_SHARED | MAP_POPULATE | (address ? MAP_FIXED : 0);
+  void *memory = mmap(address, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
   const int error = errno;
   close(fd);
   errno = error;
   return memory == MAP_FAILED ? NULL : memory;
 }
+
+void *tsr_map(int fd, uint64_t bytes) { return tsr_map_at(NULL, fd, bytes); }

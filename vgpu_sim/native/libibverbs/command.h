@@ -45,6 +45,8 @@ struct tsr_cq *tsr_lost_event(struct ibv_comp_channel *channel);
 
 /* Maps a page of hcad's, and closes its descriptor; NULL with errno set. */
 void *tsr_map(int fd, uint64_t bytes);
+/* The same over what is mapped at an address. */
+void *tsr_map_at(void *address, int fd, uint64_t bytes);
 
 /* ring.c. Tells hcad that a queue pair has requests. */
 void tsr_ring(struct tsr_context *context, uint32_t index);

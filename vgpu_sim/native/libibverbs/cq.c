@@ -39,7 +39,10 @@ struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_
   int fd;
   int error = tsr_ask(context, TESSERA_HCA_MESSAGE_CQ_CREATE, &wanted, sizeof wanted, &made,
                       sizeof made, &fd);
-  if (error == 0) error = tsr_cq_made(cq, ibv, channel, cq_context, &made, fd);
+  if (error == 0) {
+    error = tsr_cq_made(cq, ibv, channel, cq_context, &made, fd);
+    if (error != 0) tsr_ask_handle(context, TESSERA_HCA_MESSAGE_CQ_DESTROY, made.handle);
+  }
   if (error == 0) return &cq->ibv;
   free(cq);
   errno = error;
@@ -70,29 +73,61 @@ int tsr_cq_made(struct tsr_cq *cq, struct ibv_context *ibv, struct ibv_comp_chan
   return 0;
 }
 
-static int move_to(struct tsr_cq *cq, const tessera_hca_created *made, int fd) {
-  tessera_hca_cq_page *page = tsr_map(fd, made->page_bytes);
-  if (!page) return errno;
+/* Asks for a page of so many entries; hcad gives up the one that it has. */
+static int ask_page(struct tsr_cq *cq, uint32_t entries, tessera_hca_created *made, int *fd) {
+  const tessera_hca_cq_resize wanted = {.handle = cq->ibv.handle, .entries = entries};
+  return tsr_ask(tsr_of(cq->ibv.context), TESSERA_HCA_MESSAGE_CQ_RESIZE, &wanted, sizeof wanted,
+                 made, sizeof *made, fd);
+}
+
+/* The bytes of a page of so many entries, which are a power of two. */
+static uint64_t page_bytes(uint32_t entries) {
+  uint64_t count = 1;
+  while (count < entries) count *= 2;
+  const uint64_t bytes = sizeof(tessera_hca_cq_page) + count * sizeof(tessera_hca_cqe);
+  return (bytes + TESSERA_HCA_PAGE_BYTES - 1) & ~(TESSERA_HCA_PAGE_BYTES - 1);
+}
+
+/* A page of the old size again, in the old one's place. The queue without one is no queue any more. */
+static void move_back(struct tsr_cq *cq) {
+  tessera_hca_created made;
+  int fd;
+  const int error = ask_page(cq, cq->count, &made, &fd);
+  if (error == 0 && tsr_map_at(cq->page, fd, cq->page_bytes)) return;
+  tsr_of(cq->ibv.context)->dead = true;
+}
+
+static int move(struct tsr_cq *cq, uint32_t entries) {
+  const uint64_t bytes = page_bytes(entries);
+  /* Found before hcad gives up the old page: what is left to fail then hardly does. */
+  void *place =
+      mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (place == MAP_FAILED) return errno;
+  tessera_hca_created made;
+  int fd;
+  int error = ask_page(cq, entries, &made, &fd);
+  const bool asked = error == 0;
+  if (asked && !tsr_map_at(place, fd, bytes)) error = errno;
+  if (error != 0) {
+    munmap(place, bytes);
+    if (asked) move_back(cq);
+    return error;
+  }
   munmap(cq->page, cq->page_bytes);
-  cq->page = page;
-  cq->page_bytes = made->page_bytes;
-  cq->entries = (tessera_hca_cqe *)(page + 1);
-  cq->count = made->first_count;
-  cq->ibv.cqe = (int)made->first_count;
+  cq->page = place;
+  cq->page_bytes = bytes;
+  cq->entries = (tessera_hca_cqe *)(cq->page + 1);
+  cq->count = made.first_count;
+  cq->ibv.cqe = (int)made.first_count;
   return 0;
 }
 
 int tsr_ibv_resize_cq(struct ibv_cq *ibv, int entries) {
   struct tsr_cq *cq = (struct tsr_cq *)ibv;
-  if (entries < 1) return EINVAL;
-  const tessera_hca_cq_resize wanted = {.handle = ibv->handle, .entries = (uint32_t)entries};
-  tessera_hca_created made;
-  int fd;
+  if (entries < 1 || entries > (int)TESSERA_HCA_MAX_CQE) return EINVAL;
   pthread_mutex_lock(&ibv->context->mutex);
   pthread_mutex_lock(&cq->polling);
-  int error = tsr_ask(tsr_of(ibv->context), TESSERA_HCA_MESSAGE_CQ_RESIZE, &wanted, sizeof wanted,
-                      &made, sizeof made, &fd);
-  if (error == 0) error = move_to(cq, &made, fd);
+  const int error = move(cq, (uint32_t)entries);
   pthread_mutex_unlock(&cq->polling);
   pthread_mutex_unlock(&ibv->context->mutex);
   return error;

@@ -1,0 +1,58 @@
+"""A verb whose second step fails undoes its first: in hcad, in its quotas, and in the program."""
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import hca_rig
+import pytest
+from faulty_program import FaultyProgram, compiled
+
+from vgpu_sim.fabric.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("program"))
+
+
+@pytest.fixture(scope="module", params=[()], ids=["usual"])
+def faulty(request, engine, program) -> Iterator[tuple[asyncio.Runner, FaultyProgram]]:
+    with asyncio.Runner() as runner:
+        running = FaultyProgram(engine)
+        try:
+            runner.run(running.start(program, *request.param))
+            yield runner, running
+        finally:
+            runner.run(running.close())
+
+
+KINDS = (
+    *("device", "domain", "channel", "completions", "extended_completions", "more_completions"),
+    *("pair", "shared_receives", "window", "address", "region", "pieces"),
+    *("all_memory", "part_of_all", "connection", "events", "id", "pair_of_id"),
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wherever_a_verb_fails_nothing_is_left_of_it_and_the_next_one_works(faulty, kind):
+    runner, program = faulty
+    before, idle = program.footprint(), runner.run(program.drop("nothing"))
+    places = 0
+    while (answer := runner.run(program.make(kind, places))).failed:
+        assert answer == replace(idle, error=errno.ENOMEM, failed=True), f"call {places}"
+        assert program.footprint() == before, f"call {places}"
+        places += 1
+    assert places, "no call can fail"
+    assert (answer.error, answer.works) == (0, True)
+    assert program.footprint() != before
+    assert runner.run(program.drop(kind)) == idle
+    assert program.footprint() == before
