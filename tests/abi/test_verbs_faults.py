@@ -39,6 +39,7 @@ KINDS = (
     *("device", "domain", "channel", "completions", "extended_completions", "more_completions"),
     *("pair", "shared_receives", "window", "address", "region", "pieces"),
     *("all_memory", "part_of_all", "connection", "events", "id", "pair_of_id"),
+    "extended_pair_of_id",
 )
 
 

@@ -132,11 +132,15 @@ static struct ibv_cq *make_cq(struct rdma_cm_id *rdma, uint32_t entries,
 static int make_cqs(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
   struct tsr_id *id = (struct tsr_id *)rdma;
   id->own_cqs = !attr->send_cq || !attr->recv_cq;
-  if (!attr->recv_cq)
+  if (!attr->recv_cq) {
     attr->recv_cq = rdma->recv_cq = make_cq(rdma, attr->cap.max_recv_wr, &rdma->recv_cq_channel);
-  if (!attr->send_cq)
+    if (!attr->recv_cq) return errno;
+  }
+  if (!attr->send_cq) {
     attr->send_cq = rdma->send_cq = make_cq(rdma, attr->cap.max_send_wr, &rdma->send_cq_channel);
-  return attr->recv_cq && attr->send_cq ? 0 : errno;
+    if (!attr->send_cq) return errno;
+  }
+  return 0;
 }
 
 static bool is_plain(const struct ibv_qp_init_attr_ex *attr) {
@@ -181,9 +185,11 @@ int tsr_rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *a
   if (!(attr->comp_mask & MASK_PD)) {
     attr->comp_mask |= MASK_PD;
     attr->pd = rdma->pd ? rdma->pd : tsr_default_pd();
+    if (!attr->pd) return -1;
   }
   if (!attr->pd || attr->pd->context != rdma->verbs || attr->qp_type != rdma->qp_type)
     return tsr_cm_result(EINVAL);
+  struct ibv_cq *const recv_cq = attr->recv_cq, *const send_cq = attr->send_cq;
   struct ibv_qp *qp = NULL;
   int error = is_plain(attr) ? make_at_once(id, attr, &qp) : make_cqs(rdma, attr);
   if (error == 0 && !is_plain(attr)) {
@@ -193,6 +199,8 @@ int tsr_rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *a
   if (error != 0) {
     if (qp) ibv_destroy_qp(qp);
     destroy_cqs(rdma);
+    attr->recv_cq = recv_cq; /* as they were brought: a program may try again */
+    attr->send_cq = send_cq;
     return tsr_cm_result(error);
   }
   rdma->qp = qp;
