@@ -14,6 +14,7 @@ def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
         "overlap 1 1 middle",
         "dereg 0 shared 0",
         "remapped 1 fresh dereg 0 fresh",
+        "partly 1 1 1 shared 3 dereg 0 first fresh last shared 0",
         f"aperture 1 1 dereg 0 nothing there {gone}",
         f"shared {no} hole {gone} stack 0 code {no} nothing {bad} huge {no}",
         f"fork {bad} shared 0",

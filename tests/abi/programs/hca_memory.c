@@ -70,6 +70,25 @@ static void overlapping(void) {
   printf(" dereg %d %s\n", ended, pages);
 }
 
+/* What the program maps over some pages of a region is another memory; the rest is what it was. */
+static void partly_remapped(void) {
+  char *pages = mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  strcpy(pages, "first");
+  strcpy(pages + 3 * PAGE, "last");
+  struct ibv_mr *old = reg(pages, 4 * PAGE);
+  mmap(pages + PAGE, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  strcpy(pages + PAGE, "fresh");
+  struct ibv_mr *fresh = reg(pages + PAGE, PAGE);
+  struct ibv_mr *rest = reg(pages + 2 * PAGE, PAGE), *whole = reg(pages, 4 * PAGE);
+  printf("partly %d %d %d shared %d", !!fresh, !!rest, !!whole, count_shared());
+  int ended = ibv_dereg_mr(old);
+  if (fresh) ended += ibv_dereg_mr(fresh);
+  if (rest) ended += ibv_dereg_mr(rest);
+  if (whole) ended += ibv_dereg_mr(whole);
+  printf(" dereg %d %s %s %s shared %d\n", ended, pages, pages + PAGE, pages + 3 * PAGE,
+         count_shared());
+}
+
 static void refused(void) {
   char *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   char *hole = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -103,6 +122,7 @@ int main(void) {
   pd = ibv_alloc_pd(context);
   filled();
   overlapping();
+  partly_remapped();
   aperture();
   refused();
   printf("close %d", ibv_dealloc_pd(pd));

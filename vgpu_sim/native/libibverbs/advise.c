@@ -32,7 +32,8 @@ static int prefetch(struct tsr_context *context, const struct ibv_pd *pd, int ad
     return EPERM;
   if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return 0;
   for (unsigned i = 0; i < mr->piece_count; i++)
-    if (!tsr_is_pinned(mr->segments[i])) return tsr_region_renew(context, mr);
+    if (!tsr_is_pinned(mr->segments[i], mr->ibv.addr, mr->ibv.length))
+      return tsr_region_renew(context, mr);
   return 0;
 }
 

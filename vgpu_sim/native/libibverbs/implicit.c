@@ -79,7 +79,7 @@ static bool holds(const struct tsr_mr *part, uint64_t address, uint32_t bytes) {
 
 static bool is_pinned(const struct tsr_mr *part) {
   for (unsigned i = 0; i < part->piece_count; i++)
-    if (!tsr_is_pinned(part->segments[i])) return false;
+    if (!tsr_is_pinned(part->segments[i], part->ibv.addr, part->ibv.length)) return false;
   return true;
 }
 

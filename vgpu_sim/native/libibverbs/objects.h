@@ -13,8 +13,15 @@ struct tsr_device {
   char socket_path[512];
 };
 
+/* Pages of a segment that the program has unmapped, or mapped others over. */
+struct tsr_hole {
+  struct tsr_hole *next;
+  uint64_t from, to;
+};
+
 struct tsr_segment {
   struct tsr_segment *next;
+  struct tsr_hole *holes;
   uint8_t *address;
   uint64_t bytes;
   uint64_t inode; /* of the memory that hcad gave */

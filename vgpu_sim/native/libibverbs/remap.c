@@ -58,9 +58,31 @@ int tsr_ibv_is_fork_initialized(void) {
   return hides_from_children ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
 }
 
-static struct tsr_segment *segment_at(const struct tsr_context *context, uint64_t address) {
-  for (struct tsr_segment *s = context->segments; s; s = s->next)
-    if (address - (uintptr_t)s->address < s->bytes) return s;
+/* The end of the pages that a segment has from an address on; 0: it has none there. */
+static uint64_t end_of(const struct tsr_segment *segment, uint64_t address) {
+  const uint64_t from = (uintptr_t)segment->address;
+  if (address - from >= segment->bytes) return 0;
+  uint64_t end = from + segment->bytes;
+  for (const struct tsr_hole *hole = segment->holes; hole; hole = hole->next) {
+    if (hole->from <= address && address < hole->to) return 0;
+    if (hole->from > address && hole->from < end) end = hole->from;
+  }
+  return end;
+}
+
+/* The segment whose page lies at an address, and where its pages end; NULL and the nearest place
+ * where some segment's may begin. */
+static struct tsr_segment *segment_at(const struct tsr_context *context, uint64_t address,
+                                      uint64_t *end) {
+  uint64_t next = UINT64_MAX;
+  for (struct tsr_segment *segment = context->segments; segment; segment = segment->next) {
+    if ((*end = end_of(segment, address)) != 0) return segment;
+    const uint64_t from = (uintptr_t)segment->address;
+    if (from > address && from < next) next = from;
+    for (const struct tsr_hole *hole = segment->holes; hole; hole = hole->next)
+      if (hole->to > address && hole->to < next) next = hole->to;
+  }
+  *end = next;
   return NULL;
 }
 
@@ -105,6 +127,27 @@ static void put_in_place(void *argument) {
   exchange->error = placed == MAP_FAILED ? errno : 0;
 }
 
+static void take_out(void *argument) {
+  struct exchange *exchange = argument;
+  uint8_t *const address = exchange->segment->address, *const own = exchange->window;
+  const uint64_t bytes = exchange->segment->bytes;
+  copy_pages(own, address, bytes);
+  const void *moved = mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
+  exchange->error = moved == MAP_FAILED ? errno : 0;
+  if (exchange->error == 0) mprotect(address, bytes, exchange->segment->protection);
+}
+
+/* Gives the program private memory of its own again; false: it keeps what it has. */
+static bool put_back(const struct tsr_segment *segment) {
+  uint8_t *own = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (own == MAP_FAILED) return false;
+  struct exchange exchange = {.segment = segment, .window = own};
+  if (tsr_on_own_stack(take_out, &exchange) == 0 && exchange.error == 0) return true;
+  munmap(own, segment->bytes);
+  return false;
+}
+
 /* Makes memory and gives it the content of `bytes` from `from` on. */
 static int make_segment(struct tsr_context *context, uint64_t from, uint64_t bytes, int protection,
                         struct tsr_segment *segment) {
@@ -126,9 +169,11 @@ static int make_segment(struct tsr_context *context, uint64_t from, uint64_t byt
     struct exchange exchange = {.segment = segment, .window = window, .fd = fd};
     error = tsr_on_own_stack(put_in_place, &exchange);
     if (error == 0) error = exchange.error;
-    if (error == 0 && hides_from_children && madvise(segment->address, bytes, MADV_DONTFORK) != 0)
-      error = errno;
     munmap(window, bytes);
+    if (error == 0 && hides_from_children && madvise(segment->address, bytes, MADV_DONTFORK) != 0) {
+      error = errno;
+      put_back(segment);
+    }
   }
   close(fd);
   if (error != 0) tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, made.handle);
@@ -150,15 +195,14 @@ static int replace(struct tsr_context *context, uint64_t from, uint64_t to,
   return 0;
 }
 
-/* Forgets a segment whose pages the program has unmapped: no region will reach its new ones. */
-static void lose(struct tsr_context *context, struct tsr_segment *segment) {
-  for (struct tsr_segment **link = &context->segments; *link; link = &(*link)->next) {
-    if (*link != segment) continue;
-    *link = segment->next;
-    break;
-  }
-  segment->next = NULL;
-  segment->address = NULL; /* tsr_unpin() puts nothing back */
+/* Notes that some pages of a segment are not there any more: regions that have them do not reach what
+ * lies there now. 0 or an errno value. */
+static int lose(struct tsr_segment *segment, uint64_t from, uint64_t to) {
+  struct tsr_hole *hole = calloc(1, sizeof *hole);
+  if (!hole) return ENOMEM;
+  *hole = (struct tsr_hole){.next = segment->holes, .from = from, .to = to};
+  segment->holes = hole;
+  return 0;
 }
 
 /* Why the pages of a mapping cannot be replaced, or NULL. */
@@ -187,17 +231,17 @@ static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, st
     if (mapping.from > at) break; /* a hole */
     const uint64_t end = mapping.to < to ? mapping.to : to;
     while (at < end) {
-      struct tsr_segment *segment = segment_at(context, at);
+      uint64_t stop;
+      struct tsr_segment *segment = segment_at(context, at, &stop);
+      if (stop > end) stop = end;
       if (is_ours(segment, &mapping)) {
-        const uint64_t segment_end = (uintptr_t)segment->address + segment->bytes;
-        at = segment_end < end ? segment_end : end;
+        at = stop;
         continue;
       }
-      if (segment) lose(context, segment);
-      uint64_t stop = end;
-      for (const struct tsr_segment *s = context->segments; s; s = s->next)
-        if ((uintptr_t)s->address > at && (uintptr_t)s->address < stop)
-          stop = (uintptr_t)s->address;
+      if (segment && lose(segment, at, stop) != 0) {
+        fclose(maps);
+        return -ENOMEM;
+      }
       const char *why = obstacle(&mapping, at, stop);
       if (why || count == (int)TESSERA_HCA_MAX_PIECES) {
         tsr_log("ibv_reg_mr: %s cannot be registered", why ? why : "memory in so many mappings");
@@ -212,65 +256,57 @@ static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, st
   return at < to ? -EFAULT : count;
 }
 
-bool tsr_is_pinned(const struct tsr_segment *segment) {
+bool tsr_is_pinned(const struct tsr_segment *segment, const void *address, size_t bytes) {
   if (!segment->address) return false;
   FILE *maps = fopen("/proc/self/maps", "re");
   if (!maps) return false;
-  uint64_t at = (uintptr_t)segment->address;
-  const uint64_t end = at + segment->bytes;
+  uint64_t at = (uintptr_t)segment->address, end = at + segment->bytes;
+  const uint64_t from = (uintptr_t)address, to = from + bytes;
+  if (at < from) at = from;
+  if (end > to) end = to;
   for (struct mapping mapping = {0}; at < end && read_mapping(maps, &mapping);)
     if (mapping.to > at && mapping.from <= at && is_ours(segment, &mapping)) at = mapping.to;
   fclose(maps);
   return at >= end;
 }
 
-static void take_out(void *argument) {
-  struct exchange *exchange = argument;
-  uint8_t *const address = exchange->segment->address, *const own = exchange->window;
-  const uint64_t bytes = exchange->segment->bytes;
-  copy_pages(own, address, bytes);
-  const void *moved = mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
-  exchange->error = moved == MAP_FAILED ? errno : 0;
-  if (exchange->error == 0) mprotect(address, bytes, exchange->segment->protection);
-}
-
-/* Gives the program private memory of its own again; false: it keeps what it has. */
-static bool put_back(const struct tsr_segment *segment) {
-  uint8_t *own = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (own == MAP_FAILED) return false;
-  struct exchange exchange = {.segment = segment, .window = own};
-  if (tsr_on_own_stack(take_out, &exchange) == 0 && exchange.error == 0) return true;
-  munmap(own, segment->bytes);
-  return false;
-}
-
-/* Puts back what the program has not unmapped of a segment: some parts of it; true where there may be
- * more. */
-static bool put_some_back(const struct tsr_segment *segment) {
+/* Puts back what the program has not unmapped of a segment. False where there is no memory for it: the
+ * segment stays, and what is not put back is registered again as it is. */
+static bool put_all_back(const struct tsr_segment *segment) {
   enum { PARTS = 16 };
   struct tsr_segment parts[PARTS];
-  unsigned count = 0;
-  FILE *maps = fopen("/proc/self/maps", "re");
-  if (!maps) return false;
   const uint64_t from = (uintptr_t)segment->address, to = from + segment->bytes;
-  for (struct mapping mapping = {0}; count < PARTS && read_mapping(maps, &mapping);) {
-    if (mapping.to <= from || mapping.from >= to || !is_ours(segment, &mapping)) continue;
-    const uint64_t first = mapping.from > from ? mapping.from : from;
-    parts[count] = *segment;
-    parts[count].address = (uint8_t *)(uintptr_t)first;
-    parts[count++].bytes = (mapping.to < to ? mapping.to : to) - first;
+  unsigned count = PARTS;
+  while (count == PARTS) { /* there may be more */
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps) return false;
+    count = 0;
+    for (struct mapping mapping = {0}; count < PARTS && read_mapping(maps, &mapping);) {
+      if (mapping.to <= from || mapping.from >= to || !is_ours(segment, &mapping)) continue;
+      const uint64_t first = mapping.from > from ? mapping.from : from;
+      parts[count] = *segment;
+      parts[count].address = (uint8_t *)(uintptr_t)first;
+      parts[count++].bytes = (mapping.to < to ? mapping.to : to) - first;
+    }
+    fclose(maps);
+    for (unsigned i = 0; i < count; i++)
+      if (!put_back(&parts[i])) return false;
   }
-  fclose(maps);
-  bool all = true;
-  for (unsigned i = 0; i < count; i++) all = put_back(&parts[i]) && all;
-  return all && count == PARTS;
+  return true;
 }
 
 static void end_segment(struct tsr_context *context, struct tsr_segment *segment) {
-  while (segment->address && put_some_back(segment)) continue;
-  lose(context, segment);
+  if (segment->address && !put_all_back(segment)) return;
+  for (struct tsr_segment **link = &context->segments; *link; link = &(*link)->next) {
+    if (*link != segment) continue;
+    *link = segment->next;
+    break;
+  }
   tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, segment->handle);
+  for (struct tsr_hole *hole = segment->holes, *next; hole; hole = next) {
+    next = hole->next;
+    free(hole);
+  }
   free(segment);
 }
 
@@ -284,19 +320,20 @@ static void sweep(struct tsr_context *context) {
 
 void tsr_unpin(struct tsr_context *context, struct tsr_segment **used, unsigned count) {
   for (unsigned i = 0; i < count; i++)
-    if (--used[i]->regions == 0) end_segment(context, used[i]);
+    if (--used[i]->regions == 0 && !used[i]->address) end_segment(context, used[i]);
+  sweep(context);
 }
 
 /* Names the pieces of the range, all of whose pages have been replaced. */
 static int name_pieces(const struct tsr_context *context, uint64_t at, uint64_t to,
                        tessera_hca_mr_create *region, struct tsr_segment **used) {
   while (at < to) {
-    struct tsr_segment *segment = segment_at(context, at);
+    uint64_t end;
+    struct tsr_segment *segment = segment_at(context, at, &end);
     if (!segment) return EFAULT;
     if (region->piece_count == TESSERA_HCA_MAX_PIECES) return EOPNOTSUPP;
     const uint64_t offset = at - (uintptr_t)segment->address;
-    uint64_t part = segment->bytes - offset;
-    if (part > to - at) part = to - at;
+    const uint64_t part = (end < to ? end : to) - at;
     used[region->piece_count] = segment;
     region->pieces[region->piece_count++] =
         (tessera_hca_piece){.segment = segment->handle, .offset = offset, .bytes = part};

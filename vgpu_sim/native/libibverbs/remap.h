@@ -10,8 +10,8 @@
  * replaced, EFAULT where nothing is mapped. */
 int tsr_pin(struct tsr_context *context, void *address, size_t bytes,
             tessera_hca_mr_create *region, struct tsr_segment **used);
-/* Whether the pages of a segment are still where they were put. */
-bool tsr_is_pinned(const struct tsr_segment *segment);
+/* Whether the pages of a segment that are in a range are still where they were put. */
+bool tsr_is_pinned(const struct tsr_segment *segment, const void *address, size_t bytes);
 void tsr_unpin(struct tsr_context *context, struct tsr_segment **used, unsigned count);
 
 #endif
