@@ -11,6 +11,7 @@ import pytest
 from faulty_program import FaultyProgram, compiled
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal import hca
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def faulty(request, engine, program) -> Iterator[tuple[asyncio.Runner, FaultyPro
 
 KINDS = (
     *("device", "domain", "channel", "completions", "extended_completions", "more_completions"),
-    *("pair", "shared_receives", "window", "address", "region", "pieces"),
+    *("pair", "shared_receives", "window", "address", "region", "pieces", "aperture"),
     *("all_memory", "part_of_all", "moved_region", "connection", "events", "id", "pair_of_id"),
     "extended_pair_of_id",
 )
@@ -59,3 +60,19 @@ def test_wherever_a_verb_fails_nothing_is_left_of_it_and_the_next_one_works(faul
     assert (program.footprint() == before) is (kind == "moved_region")
     assert runner.run(program.drop(kind)) == idle
     assert program.footprint() == before
+
+
+@pytest.mark.parametrize("kind", ["region", "pieces", "aperture", "part_of_all", "moved_region"])
+def test_memory_that_a_program_may_not_register_any_more_is_not_called_missing(
+    engine, program, kind
+):
+    """It may register what it does at its start, and no page more."""
+    with asyncio.Runner() as runner:
+        full = FaultyProgram(engine, memory_bytes=2 * hca.HCA_PAGE_BYTES)
+        try:
+            runner.run(full.start(program))
+            before, idle = full.footprint(), runner.run(full.drop("nothing"))
+            assert runner.run(full.make(kind)) == replace(idle, error=errno.ENOMEM)
+            assert full.footprint() == before
+        finally:
+            runner.run(full.close())

@@ -49,7 +49,7 @@ int tsr_find_memory(struct tsr_context *context, void *address, size_t bytes,
   if (error != EFAULT && error != ENODEV) return error;
   /* A program without a GPU may have mapped its own memory there. */
   const int pinned = tsr_pin(context, address, bytes, region, used);
-  if (pinned == 0) return 0;
+  if (pinned == 0 || pinned == ENOMEM) return pinned;
   tsr_log("ibv_reg_mr: %s", error == ENODEV
                                 ? "nobody provides device memory to this HCA"
                                 : "no context of this process has that device memory, all of it");
