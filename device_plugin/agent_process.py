@@ -37,7 +37,6 @@ from device_plugin.podresources.client import PodResources
 from gpu_operator.api.claim_devices import DRIVER
 
 _BEAT_S = 5.0
-_LEAVING_S = 3.0  # for the last pass
 _LINKD_S = 2.0  # for rules to be loaded: the engine waits for them
 _log = logging.getLogger(__name__)
 
@@ -50,7 +49,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         OSError: a file, socket or port cannot be had.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the supervisor stops us
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads: waited for below
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads but one
+    deadline = departure.Deadline(settings.leave_s)
     kube = ClaimsKube(settings.node_name)  # one client: each reads all certificates that it trusts
     wake = threading.Event()
     gpud = Gpud(settings.gpud_socket)
@@ -101,9 +101,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     threading.Thread(target=probes.serve_forever, name="probes", daemon=True).start()
     beat()
     _start("heart", lambda: _give_signs_of_life(agent.pulse, beat))
-    signal.sigwait({signal.SIGTERM})
-    agent.leave(_LEAVING_S)  # pods that are on their way are still admitted
-    departure.wait_until_lowered(agent.served, kube.node_status, settings.leave_s)
+    deadline.wait_for_signal()
+    departure.depart(agent, kube.node_status, deadline)
     os._exit(0)  # threads hold nothing that needs more than this
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from device_plugin.errors import SettingsError
 
 LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
+LEAVE_S = 28.0  # the supervisor kills an agent after 30: device_plugin.app
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class Settings:
     hcas: Hcas = Hcas()
     nvidia_smi: bool = False
     """Whether containers get the command nvidia-smi with their slice."""
-    leave_s: float = 25.0
-    """From saying that no pod is admitted here until that is so: pods under way still are."""
+    leave_s: float = LEAVE_S
+    """From SIGTERM until the agent ends, at most. Pods that are under way are still admitted."""
     metrics: bool = False
     """Whether ``/metrics`` is answered beside the probes."""
     dra: bool = False
@@ -110,6 +111,8 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
                 seconds[field] = float(text)
             except ValueError as err:
                 raise SettingsError(f"{name}={text}: not a number of seconds") from err
+    if not 0 <= seconds.get("leave_s", LEAVE_S) <= LEAVE_S:  # NaN neither
+        raise SettingsError(f"TESSERA_LEAVE_SECONDS={seconds['leave_s']}: not 0 to {LEAVE_S:g}")
     return Settings(
         hcas=_hcas(env),
         node_name=env["NODE_NAME"],

@@ -1,7 +1,9 @@
 """The node's CDI files but those of claims: slices, also as NVIDIA names them, and functions."""
 
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from device_plugin.cdi import hca, nvidia, spec, writer
 from device_plugin.cdi.spec import Mount
@@ -11,28 +13,49 @@ from device_plugin.inventory.model import Gpu, Inventory
 
 
 class CdiFiles:
-    """Writes them, unless the kubelet is given mounts in their place."""
+    """Writes them, unless the kubelet is given mounts in their place; none after ``end``.
+
+    ``_lock`` guards the files: the reconcile thread writes them, another ends that.
+    """
 
     def __init__(self, settings: Settings, libraries_dir: Path) -> None:
         self._directory = settings.cdi_dir
         self._prefix = settings.resource_prefix
         self._use_cdi = settings.use_cdi
         self._libraries_dir = str(libraries_dir)
+        self._lock = threading.Lock()
+        self._ended = False
 
     def write_slices(self, inventory: Inventory, programs: Sequence[Mount]) -> None:
         """Write what containers get with slices that no claim has. Raises OSError."""
         if not self._use_cdi:
             return
         own = inventory.unclaimed()
-        writer.write(self._directory, spec.render(self._prefix, self._libraries_dir, own, programs))
         gpus: Sequence[Gpu] = ()  # NVIDIA's names: with its prefix, where its toolkit is not there
         if self._prefix == nvidia.PREFIX:
             gpus = () if nvidia.is_taken(self._directory) else inventory.gpus
-        document = nvidia.render(self._libraries_dir, gpus, programs)
-        writer.write(self._directory, document, nvidia.FILE_NAME)
+        self._write(
+            {
+                writer.FILE_NAME: spec.render(self._prefix, self._libraries_dir, own, programs),
+                nvidia.FILE_NAME: nvidia.render(self._libraries_dir, gpus, programs),
+            }
+        )
 
     def write_functions(self, functions: Iterable[HcaFunction]) -> None:
         """Write what containers get with functions of HCAs. Raises OSError."""
         if self._use_cdi:
-            document = hca.render(self._libraries_dir, functions)
-            writer.write(self._directory, document, hca.FILE_NAME)
+            self._write({hca.FILE_NAME: hca.render(self._libraries_dir, functions)})
+
+    def end(self, *, remove: bool) -> None:
+        """Write no file from now on, and ``remove`` those that are there. Raises OSError."""
+        with self._lock:
+            self._ended = True
+            if remove and self._use_cdi:
+                for name in (writer.FILE_NAME, nvidia.FILE_NAME, hca.FILE_NAME):
+                    (self._directory / name).unlink(missing_ok=True)
+
+    def _write(self, documents: dict[str, dict[str, Any]]) -> None:
+        with self._lock:
+            if not self._ended:
+                for name, document in documents.items():
+                    writer.write(self._directory, document, name)

@@ -3,16 +3,76 @@
 When the agent ends, the kubelet counts its devices as unhealthy and rejects pods that are bound to
 them. So the agent first reports that it admits no pod, then waits until the operator has lowered
 the node's ``allocatable``, just after one of the kubelet's own writes (ADR 108), and then ends.
+All of this shares one deadline, which SIGTERM sets: the supervisor kills an agent that misses it.
 """
 
 import logging
+import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Collection
+from typing import Protocol
 
 from device_plugin.agent.allocatable import LOOK_AGAIN_S, AllocatableWatch
 from device_plugin.kube.node_status import NodeStatus
 
+_REPORT_S = 3.0  # the pass that runs at that moment, and the report after it
 _log = logging.getLogger(__name__)
+
+
+class Deadline:
+    """When the agent has to be gone: ``within_s`` after SIGTERM, however late that is waited for.
+
+    All threads must have SIGTERM blocked. It may arrive while the agent still starts.
+    """
+
+    def __init__(
+        self,
+        within_s: float,
+        sigwait: Callable[[], object] = lambda: signal.sigwait({signal.SIGTERM}),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._within_s = within_s
+        self._sigwait = sigwait
+        self._clock = clock
+        self._at = math.inf
+        self._is_set = threading.Event()
+        threading.Thread(target=self._set, name="sigterm", daemon=True).start()
+
+    def wait_for_signal(self) -> None:
+        """Return when SIGTERM has come."""
+        self._is_set.wait()
+
+    def left_s(self) -> float:
+        """Return the seconds that are left; without end before SIGTERM."""
+        return max(0.0, self._at - self._clock())
+
+    def _set(self) -> None:
+        self._sigwait()
+        self._at = self._clock() + self._within_s
+        self._is_set.set()
+
+
+class Leaver(Protocol):
+    """What has to be done about the agent itself."""
+
+    @property
+    def served(self) -> Collection[str]: ...
+    def leave(self, within_s: float) -> None: ...
+    def end(self) -> None: ...
+
+
+def depart(agent: Leaver, look: Callable[[], NodeStatus], deadline: Deadline) -> None:
+    """Have the agent leave; return when its process may end, in time whatever hangs."""
+    agent.leave(min(_REPORT_S, deadline.left_s()))  # pods that are on their way are still admitted
+    served, left_s = agent.served, deadline.left_s
+    waits = threading.Thread(
+        target=lambda: wait_until_lowered(served, look, left_s()), name="departure", daemon=True
+    )
+    waits.start()
+    waits.join(left_s())  # a request to the API server may take longer than is left
+    agent.end()
 
 
 def wait_until_lowered(

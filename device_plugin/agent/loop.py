@@ -111,6 +111,16 @@ class Agent:
         self._wake.set()
         self._left.wait(within_s)
 
+    def end(self) -> None:
+        """Write no CDI file any more; on a node that has left its pool none stays: no agent comes.
+
+        For any thread. Passes may go on.
+        """
+        try:
+            self._offering.cdi.end(remove=self._offering.has_left_pool)
+        except OSError as err:
+            _log.warning("CDI files stay on the node: %s", err)
+
     def run(self) -> Never:
         """Reconcile without end: at every wake-up, and every few seconds."""
         while True:
@@ -127,10 +137,10 @@ class Agent:
         """Report it whatever else fails: gpud is being stopped at the same time."""
         try:
             objects = self._gpu_objects.gpus()
+            desired = sort_out(objects, self._default_budget_bytes)
+            self._offering.desire(desired, in_pool=bool(objects))
             self._reporter.report_leaving(objects)
-            if not objects:  # the node has left its pool: nobody comes after us
-                self._offering.cdi.write_functions(())
-        except (ClusterError, OSError) as err:
+        except ClusterError as err:
             _log.warning("cannot say that pods are not admitted any more: %s", err)
         self._left.set()
 

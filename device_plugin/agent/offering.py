@@ -77,6 +77,11 @@ class Offering:
             self._strategy = desired.strategy
         self.informed, self.in_pool = True, in_pool
 
+    @property
+    def has_left_pool(self) -> bool:
+        """Return whether the API server has reported that the node has no GPU objects."""
+        return self.informed and not self.in_pool
+
     def named(
         self, inventory: Inventory, steps: Mapping[str, Steps]
     ) -> tuple[Offered, Mapping[str, Kind]]:
@@ -191,12 +196,11 @@ class Offering:
 
     def _leaving_functions(self) -> Sequence[HcaFunction]:
         """Return the functions of a node that leaves its pool: it has no GPU objects any more."""
-        away = self.informed and not self.in_pool
-        return self._binder.functions if away and RESOURCE in self.listed else ()
+        return self._binder.functions if self.has_left_pool and RESOURCE in self.listed else ()
 
     def _functions(self, inventory: Inventory) -> dict[str, Offer]:
         functions = self._binder.functions
-        if self.informed and not self.in_pool:
+        if self.has_left_pool:
             waiting = {one.id for one in self._leaving_functions()} - self.unlisting.unlisted
             functions = tuple(one for one in functions if one.id in waiting)
         self.cdi.write_functions(functions)

@@ -68,7 +68,7 @@ class AgentProcess:
             "TESSERA_LIBRARIES_DIR": str(self.root / "lib"),
             "TESSERA_HEALTH_PORT": str(self._port),
             LISTED_WITHIN: os.environ.get(LISTED_WITHIN, str(LISTED_WITHIN_S)),
-            "TESSERA_LEAVE_SECONDS": "0.2",
+            "TESSERA_LEAVE_SECONDS": "2",
             "TMPDIR": str(self.root),  # killed, it leaves its directory behind
         }
 

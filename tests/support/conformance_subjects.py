@@ -51,7 +51,7 @@ def _agent(root: Path, run_dir: Path) -> dict[str, str]:
         "POD_LOGS_DIR": str(root / "pods"),
         "TESSERA_LIBRARIES_DIR": str(root / "lib"),
         "TESSERA_HEALTH_PORT": "0",
-        "TESSERA_LEAVE_SECONDS": "0.2",
+        "TESSERA_LEAVE_SECONDS": "2",
     }
 
 

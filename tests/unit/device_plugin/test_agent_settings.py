@@ -2,7 +2,7 @@
 
 import pytest
 
-from device_plugin import config
+from device_plugin import app, config
 from device_plugin.errors import SettingsError
 
 REQUIRED = {"NODE_NAME": "n", "POD_NAME": "p"}
@@ -18,3 +18,10 @@ def test_seconds_can_be_set_and_must_be_numbers() -> None:
     assert (settings.listed_within_s, settings.leave_s) == (5.0, 0.25)
     with pytest.raises(SettingsError, match="TESSERA_LEAVE_SECONDS=soon: not a number of seconds"):
         config.from_environment(REQUIRED | {"TESSERA_LEAVE_SECONDS": "soon"})
+
+
+@pytest.mark.parametrize("seconds", ["28.1", "inf", "nan", "-1"])
+def test_an_agent_has_to_end_before_its_supervisor_kills_it(seconds: str) -> None:
+    assert app._LEAVE_S - config.LEAVE_S > 1, "time for the last steps"
+    with pytest.raises(SettingsError, match=r"TESSERA_LEAVE_SECONDS=.*: not 0 to 28"):
+        config.from_environment(REQUIRED | {"TESSERA_LEAVE_SECONDS": seconds})

@@ -2,10 +2,18 @@
 
 import dataclasses
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from device_plugin.agent import libraries
-from device_plugin.cdi import nvidia, spec, writer
+from device_plugin.agent.cdi_files import CdiFiles
+from device_plugin.cdi import hca, nvidia, spec, writer
+from device_plugin.config import Settings
+from device_plugin.inventory.functions import HcaFunction
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
 
@@ -138,3 +146,39 @@ def test_other_builds_are_removed_and_nothing_else(tmp_path: Path) -> None:
     )
     assert source.exists()
     assert (current / "libcuda.so.1").read_bytes() == b"two"
+
+
+def test_what_is_being_written_when_files_end_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = CdiFiles(Settings("n", "p", cdi_dir=tmp_path), tmp_path)
+    writes, goes_on = threading.Event(), threading.Event()
+    write = writer.write
+
+    def write_slowly(*args: Any) -> bool:
+        writes.set()
+        goes_on.wait(60)
+        return write(*args)
+
+    monkeypatch.setattr(writer, "write", write_slowly)
+    with ThreadPoolExecutor() as threads:
+        function = HcaFunction("HCA-1", 0, "/run/1", "/run/2")
+        written = threads.submit(files.write_functions, (function,))
+        writes.wait(60)
+        ended = threads.submit(files.end, remove=True)
+        while not (ended.done() or ended.running()):
+            pass
+        goes_on.set()
+        written.result(60)
+        ended.result(60)
+    files.write_functions((function,))
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_end_with_their_agent_stay_for_the_next(tmp_path: Path) -> None:
+    files = CdiFiles(Settings("n", "p", cdi_dir=tmp_path), tmp_path)
+    function = HcaFunction("HCA-1", 0, "/run/1", "/run/2")
+    files.write_functions((function,))
+    files.end(remove=False)
+    files.write_functions(())
+    assert [path.name for path in tmp_path.iterdir()] == [hca.FILE_NAME]

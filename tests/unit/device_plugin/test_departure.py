@@ -1,8 +1,11 @@
 """An agent ends when no pod can be bound to its slices any more, or when its time is over."""
 
+import threading
+
 import pytest
 
-from device_plugin.agent.departure import wait_until_lowered
+from device_plugin.agent import departure
+from device_plugin.agent.departure import Deadline, depart, wait_until_lowered
 from device_plugin.errors import ClusterError
 from device_plugin.kube.node_status import NodeStatus
 
@@ -75,3 +78,66 @@ def test_an_api_server_that_is_away_is_read_again() -> None:
 
     assert wait_until_lowered([SLICES], look, 25.0, lambda: node.now, node.pause)
     assert node.now > 101.2
+
+
+class Agent:
+    """An agent that takes ``reports_s`` for its report; notes what is done, and how long it may."""
+
+    served = frozenset({SLICES})
+
+    def __init__(self, reports_s: float = 0.0) -> None:
+        self.now, self.reports_s = 100.0, reports_s
+        self.done: list[object] = []
+
+    def leave(self, within_s: float) -> None:
+        self.done.append(("leave", within_s))
+        self.now += min(within_s, self.reports_s)
+
+    def end(self) -> None:
+        self.done.append("end")
+
+    def deadline(self, within_s: float, *, waited_for_after_s: float = 0.0) -> Deadline:
+        signals = threading.Event()
+        made = Deadline(within_s, signals.wait, lambda: self.now)
+        assert made.left_s() == float("inf")
+        signals.set()
+        made._is_set.wait(60)
+        self.now += waited_for_after_s
+        made.wait_for_signal()
+        return made
+
+
+def test_the_time_to_leave_begins_when_the_signal_comes() -> None:
+    """An agent that still starts waits for it later."""
+    agent = Agent()
+    assert agent.deadline(28.0, waited_for_after_s=10.0).left_s() == 18.0
+    agent.now += 20
+    assert agent.deadline(28.0, waited_for_after_s=30.0).left_s() == 0.0
+
+
+@pytest.mark.parametrize(("reports_s", "left_s"), [(0.5, 27.5), (60.0, 25.0)])
+def test_report_and_wait_share_one_deadline(
+    reports_s: float, left_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, waits = Agent(reports_s), []
+    monkeypatch.setattr(departure, "wait_until_lowered", lambda *a: waits.append(a))
+    look = Node().status
+    depart(agent, look, agent.deadline(28.0))
+    assert waits == [(agent.served, look, left_s)]
+    assert agent.done == [("leave", 3.0), "end"]
+
+
+def test_an_api_server_that_does_not_answer_holds_up_no_end() -> None:
+    agent, answers = Agent(), threading.Event()
+
+    def look() -> NodeStatus:
+        answers.wait(60)
+        raise ClusterError("away")
+
+    depart(agent, look, agent.deadline(0.0625))
+    assert not answers.is_set()
+    assert agent.done == [("leave", 0.0625), "end"]
+    answers.set()
+    for one in threading.enumerate():
+        if one.name == "departure":
+            one.join(60)

@@ -5,10 +5,13 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from device_plugin import config
+from device_plugin.agent import loop
+from device_plugin.agent.desired import Desired
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holding import View
 from device_plugin.agent.loop import Agent
@@ -19,7 +22,7 @@ from device_plugin.dp.functions import FunctionOffer
 from device_plugin.dp.offer import HEALTHY, UNHEALTHY
 from device_plugin.errors import ClusterError, HcadUnreachable, SettingsError
 from device_plugin.inventory.functions import ID, functions_of
-from device_plugin.inventory.model import HolderPod
+from device_plugin.inventory.model import HolderPod, Inventory
 from device_plugin.kube.pod_facts import PodFacts, read
 from gpu_operator.api.v1alpha1.base import Reason
 
@@ -372,17 +375,32 @@ def test_hcad_s_answers_become_values(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("objects", [(), ("a GPU",)])
+@pytest.mark.parametrize("gpud_is_there", [True, False])
 def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
-    tmp_path: Path, objects: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, objects: tuple[str, ...], gpud_is_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """gpud is being stopped at the same time, so no pass does it."""
+    """Pods that are under way need it until the end; a pass that still runs then writes no more."""
+    monkeypatch.setattr(loop, "sort_out", lambda *_: Desired())
     kube: Any = SimpleNamespace(gpus=lambda: objects)
-    unused: Any = SimpleNamespace(functions=FUNCTIONS, seen_at=lambda: 0.0)
+    unused: Any = MagicMock(functions=FUNCTIONS, seen_at=lambda: 0.0)
+    unused.given.return_value = {}
     settings = config.Settings("node-1", "agent", cdi_dir=tmp_path)
     agent = Agent(
         *(settings, unused, unused, kube, unused, tmp_path, threading.Event(), unused, unused)
     )
     monkeypatch.setattr(agent._reporter, "report_leaving", lambda _: None)
-    agent._offering.cdi.write_functions(FUNCTIONS)
+    inventory = Inventory("1", "/lib", 1, 0, True, "", (), ())
+
+    def make_a_pass() -> None:
+        if gpud_is_there:
+            agent._offering.offer(inventory, {})
+
+    agent._offering.offer(inventory, {})
+    assert (tmp_path / hca.FILE_NAME).exists()
     agent._say_that_it_leaves()
+    make_a_pass()
+    assert (tmp_path / hca.FILE_NAME).exists(), "its functions are still on the kubelet's list"
+    agent.end()
+    assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)
+    make_a_pass()
     assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)
