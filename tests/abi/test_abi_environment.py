@@ -220,13 +220,23 @@ def test_nvml_asks_a_gpud_that_hangs_up_again(environment, slices, tmp_path):
     assert err == f"tessera: gpud does not serve {link}: waiting for its restart, up to 60 s\n"
 
 
-def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_it(environment, slices, tmp_path):
-    """A context's error is DEVICE_UNAVAILABLE, after the wait."""
+NO_AGENT = "the node's agent (DaemonSet tessera-node-<pool>)"
+
+
+@pytest.mark.parametrize("in_pod", [False, True])
+def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_who_is_missing(
+    environment, slices, tmp_path, in_pod
+):
+    """A context's error is DEVICE_UNAVAILABLE, after the wait.
+
+    In a pod gpud hangs up while the node's agent has not reported which pod holds the slice.
+    """
     link = tmp_path / slices[0] / "s.sock"
     real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
     link.parent.mkdir()
     link.symlink_to(real)
-    process = start(LATER, {**environment, "TESSERA_WAIT_S": "1"}, tmp_path)
+    token = "" if in_pod else environment["TESSERA_TOKEN"]
+    process = start(LATER, {**environment, "TESSERA_WAIT_S": "1", "TESSERA_TOKEN": token}, tmp_path)
     assert process.stdout.readline() == "0\n"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(tmp_path / ".imposter"))
@@ -241,10 +251,15 @@ def test_a_gpud_that_keeps_hanging_up_is_an_error_that_names_it(environment, sli
                 server.accept()[0].close()
     out, err = process.communicate()
     assert out == "46\n"
+    waits = f", or for {NO_AGENT} to report that this pod holds the slice" if in_pod else ""
+    missing = (
+        f"{NO_AGENT} does not run or is being replaced, and has not reported that this pod holds"
+        " the slice; "
+    )
     assert err.splitlines() == [
-        f"tessera: gpud does not serve {link}: waiting for its restart, up to 1 s",
-        f"tessera: gpud has not served {link} for 1 s (TESSERA_WAIT_S): the program goes on"
-        " without it",
+        f"tessera: gpud does not serve {link}: waiting for its restart{waits}, up to 1 s",
+        f"tessera: gpud has not served {link} for 1 s (TESSERA_WAIT_S): {missing if in_pod else ''}"
+        "the program goes on without it",
     ]
 
 

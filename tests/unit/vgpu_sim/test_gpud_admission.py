@@ -185,7 +185,7 @@ def test_a_client_is_refused_by_a_list_that_is_newer_than_its_question_and_by_no
         await asyncio.sleep(0.01)
         if meanwhile is not None:
             cluster.holders.replace(meanwhile, complete=False)
-        with pytest.raises(RetryLater, match="has not reported"):
+        with pytest.raises(RetryLater, match=r"DaemonSet tessera-node-<pool>\) has not reported"):
             await asking
         assert {event["event"] for event in cluster.seen} == {"holders_wanted"}
 

@@ -19,6 +19,7 @@ from vgpu_sim.system.peers import Peer, PodUid, pod_of_process
 
 ASK_AGAIN_SECONDS = 2.0
 ADMISSION_WAIT_SECONDS = 10.0  # then a client gets 46, or has to ask again
+_AGENT = "the node's agent (DaemonSet tessera-node-<pool>)"
 MAX_UNLISTED = 32  # clients of a slice that wait to be listed: strangers leave its holder room
 
 
@@ -180,7 +181,7 @@ class PodAdmission:
         if not in_time:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             if not listed and self._holders.last_report(instance.uuid) == last_report:
-                raise RetryLater(f"the node agent has not reported whether {pod_uid} is its holder")
+                raise RetryLater(f"{_AGENT} has not reported whether {pod_uid} is its holder")
             reason = "its former holder has not ended" if listed else "pod is not its holder"
             self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "patience.h"
 
+#include <string.h>
+
 #include "clock.h"
 #include "config.h"
 #include "log.h"
@@ -8,24 +10,59 @@
 
 enum { FIRST_PAUSE_MS = 20, LONGEST_PAUSE_MS = 500 };
 
-bool tsr_patience_wait(struct tsr_patience *patience, const char *path) {
+#define AGENT "the node's agent (DaemonSet tessera-node-<pool>)"
+
+/* Programs of `tessera run` have a token: no agent has to say that the slice is theirs. */
+static bool is_in_pod(void) {
+  static const uint8_t none[TESSERA_TOKEN_BYTES];
+  return memcmp(tsr_config()->token, none, sizeof none) == 0;
+}
+
+static void say_that_it_waits(const char *path, int limit_s, bool hung_up) {
+  if (hung_up)
+    tsr_log("gpud does not serve %s: waiting for its restart, or for " AGENT " to report that this"
+            " pod holds the slice, up to %d s",
+            path, limit_s);
+  else
+    tsr_log("gpud does not serve %s: waiting for its restart, up to %d s", path, limit_s);
+}
+
+static void say_that_it_was_in_vain(const char *path, int limit_s, bool hung_up) {
+  if (hung_up)
+    tsr_log("gpud has not served %s for %d s (TESSERA_WAIT_S): " AGENT " does not run or is being"
+            " replaced, and has not reported that this pod holds the slice; the program goes on"
+            " without it",
+            path, limit_s);
+  else
+    tsr_log("gpud has not served %s for %d s (TESSERA_WAIT_S): the program goes on without it",
+            path, limit_s);
+}
+
+static bool wait_for(struct tsr_patience *patience, const char *path, bool hung_up) {
   const int limit_s = tsr_config()->wait_s;
   const uint64_t now_ns = tsr_now_ns();
   if (patience->end_ns == 0) {
     if (limit_s == 0) return false;
-    tsr_log("gpud does not serve %s: waiting for its restart, up to %d s", path, limit_s);
+    say_that_it_waits(path, limit_s, hung_up);
     patience->end_ns = now_ns + (uint64_t)limit_s * 1000000000u;
     patience->pause_ms = FIRST_PAUSE_MS;
   }
   if (now_ns >= patience->end_ns) {
-    tsr_log("gpud has not served %s for %d s (TESSERA_WAIT_S): the program goes on without it",
-            path, limit_s);
+    say_that_it_was_in_vain(path, limit_s, hung_up);
     return false;
   }
   const struct timespec pause = {.tv_nsec = patience->pause_ms * 1000000L};
   nanosleep(&pause, NULL); /* ended early by a signal it is a shorter pause */
   if (patience->pause_ms < LONGEST_PAUSE_MS) patience->pause_ms *= 2;
   return true;
+}
+
+bool tsr_patience_wait(struct tsr_patience *patience, const char *path) {
+  return wait_for(patience, path, false);
+}
+
+bool tsr_patience_wait_for_agent(struct tsr_patience *patience, const char *path) {
+  return wait_for(patience, path, is_in_pod());
 }
 
 int tsr_connect_patiently(struct tsr_patience *patience, const char *path) {

@@ -17,6 +17,10 @@ struct tsr_patience {
  * call. `path` is the socket: lines on stderr name it when the wait begins, and when it was in vain. */
 bool tsr_patience_wait(struct tsr_patience *patience, const char *path);
 
+/* The same for a gpud that hangs up on a request for a context: in a pod it does so, too, while the
+ * node's agent does not report which pod holds the slice, and the lines name the agent. */
+bool tsr_patience_wait_for_agent(struct tsr_patience *patience, const char *path);
+
 /* Connects as tsr_connect does, and waits while the socket has no listener. */
 int tsr_connect_patiently(struct tsr_patience *patience, const char *path);
 

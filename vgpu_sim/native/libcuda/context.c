@@ -124,7 +124,7 @@ static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
   enum tsr_outcome outcome;
   do outcome = greet_once(context, &patience, reply);
   while (outcome == TSR_CLOSED &&
-         tsr_patience_wait(&patience, context->device->slice.socket_path));
+         tsr_patience_wait_for_agent(&patience, context->device->slice.socket_path));
   const CUresult result = tsr_hello_result(outcome, reply->status);
   return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
 }
