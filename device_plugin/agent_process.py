@@ -17,6 +17,7 @@ from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.loop import Agent, Pulse
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.orphans import Orphans
 from device_plugin.agent.rivals import Rivals
 from device_plugin.agent.second_layer import LinkCarrier
@@ -77,6 +78,7 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
         claims,
         Rivals(pods, notices),
         kube.node_status,
+        record=OfferRecord(settings.offer_record, settings.node_name),
     )
     metrics = METRICS if settings.metrics else None
     probes = health.server(settings.health_port, agent.pulse, metrics=metrics)

@@ -55,6 +55,11 @@ class Settings:
         return self.run_dir / "gpud.sock"
 
     @property
+    def offer_record(self) -> Path:
+        """Return the file that says what the node offers: beside the builds of libraries."""
+        return self.libraries_dir / "offered.json"
+
+    @property
     def hca_dir(self) -> Path:
         """Return where hcad keeps its socket and its functions' folders."""
         return self.run_dir / "hca"

@@ -22,6 +22,7 @@ from device_plugin.agent.healths import Healths
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.listing import SETTLE_S
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.offering import Offering
 from device_plugin.agent.reporter import Refusals, Reporter
 from device_plugin.agent.rivals import Rivals
@@ -79,6 +80,7 @@ class Agent:
         rivals: Rivals | None = None,
         node_status: Callable[[], NodeStatus] | None = None,
         clock: Callable[[], float] = lambda: time.monotonic(),
+        record: OfferRecord | None = None,
     ) -> None:
         self._rivals = rivals
         self._binder = binder
@@ -92,7 +94,8 @@ class Agent:
         self._kubelet_side = kubelet_side
         self._libraries_dir = libraries_dir
         self._offering = Offering(
-            settings, libraries_dir, kubelet_side, holders, binder, self._claims, node_status, clock
+            *(settings, libraries_dir, kubelet_side, holders, binder, self._claims),
+            *(node_status, clock, record),
         )
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
@@ -117,7 +120,7 @@ class Agent:
         For any thread. Passes may go on.
         """
         try:
-            self._offering.cdi.end(remove=self._offering.has_left_pool)
+            self._offering.end()
         except OSError as err:
             _log.warning("CDI files stay on the node: %s", err)
 

@@ -15,6 +15,7 @@ from device_plugin.agent.desired import Desired
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.listing import Listing
+from device_plugin.agent.offer_record import OfferRecord, Sharing
 from device_plugin.agent.steps import Steps
 from device_plugin.agent.unlisting import Unlisting
 from device_plugin.cdi import nvidia
@@ -36,7 +37,8 @@ class Offering:
     """Used by the reconcile thread only.
 
     ``informed``: the API server has reported GPU objects, maybe none. ``in_pool``: the last report
-    had some. ``listed``: the resources of which the last lists had a healthy device.
+    had some. ``listed``: the resources of which the last lists had a healthy device. Until it is
+    informed the node offers what ``record`` has, which an agent before this one offered.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Offering:
         claims: ClaimOffer,
         look: Callable[[], NodeStatus] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        record: OfferRecord | None = None,
     ) -> None:
         self.cdi = CdiFiles(settings, libraries_dir)
         self.unlisting = Unlisting(look, clock)
@@ -60,8 +63,12 @@ class Offering:
         self._binder = binder
         self._claims = claims
         self._numa_nodes = numa_nodes()
-        self._strategy = Strategy.MIXED  # no pod is bound before the API server has reported one
-        self._sharing: Mapping[str, Sequence[Shared]] = {}
+        self._record = record
+        before = record.read() if record is not None else None
+        self._strategy: Strategy
+        self._sharing: Sharing
+        self._strategy, self._sharing = before or (Strategy.MIXED, {})
+        self._knows_names = before is not None  # else pods were bound to what nothing recorded
         self._shared: Mapping[str, Shared] = {}  # as reported to gpud last, by UUID
         self.informed = self.in_pool = False
         self.listed = frozenset[str]()
@@ -75,7 +82,7 @@ class Offering:
         self._sharing = kept | desired.sharing
         if desired.gpus:
             self._strategy = desired.strategy
-        self.informed, self.in_pool = True, in_pool
+        self.informed, self.in_pool, self._knows_names = True, in_pool, True
 
     @property
     def has_left_pool(self) -> bool:
@@ -180,13 +187,31 @@ class Offering:
         }
         offers = kept | offers | self._functions(inventory)
         self._kubelet_side.update(offers)
-        if self.informed:
+        if self._knows_names:
             self._listing.record(resources, {s.uuid for group in active.values() for s in group})
+        self._keep_record()
         self.listed = frozenset(
             name
             for name, one in offers.items()
             if any(device.health == HEALTHY for device in one.devices())
         )
+
+    def _keep_record(self) -> None:
+        if self._record is None or not self.informed:
+            return
+        if self.has_left_pool:
+            self._record.remove()
+        else:
+            self._record.write(self._strategy, self._sharing)
+
+    def end(self) -> None:
+        """Write no CDI file any more; on a node that has left its pool none stays: no agent comes.
+
+        For any thread. Raises OSError.
+        """
+        self.cdi.end(remove=self.has_left_pool)
+        if self._record is not None and self.has_left_pool:
+            self._record.remove()
 
     def _target(self, inventory: Inventory, steps: Mapping[str, Steps]) -> Offered:
         """Return what slices are to be offered as."""

@@ -19,9 +19,11 @@ from device_plugin.agent.allocatable import LONGEST_S
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.listing import SETTLE_S
 from device_plugin.agent.loop import Agent
+from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.config import Settings
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.offer import HEALTHY, Offer
+from device_plugin.errors import ClusterError
 from device_plugin.inventory.functions import RESOURCE as HCA, HcaFunction
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
 from device_plugin.kube.gpu_object import GpuObject
@@ -96,6 +98,7 @@ class Cluster:
     writes: int = 0
     admitted: int = 0
     pods_last_s: tuple[float, float] = (0.2, 0.6)
+    agent_sees_api: bool = True
     intrusions: int = 0
     """Pods that share what another has alone, or have alone what others share."""
     told: list[bool] = field(default_factory=list)
@@ -109,6 +112,12 @@ class Cluster:
         self.next_write = self.now + self.random.uniform(0, self.period_s)
         self.next_pass = self.now
         self.next_answer = self.now
+        self.home = self.directory / "lib" / "0"
+        self.home.mkdir(parents=True)
+        self.agent = self.start_agent()
+
+    def start_agent(self) -> Agent:
+        """Return a new agent, which knows of the one before it what that left on the node."""
         silent = {n: lambda *a, **k: True for n in ("post", "post_gpu", "post_claim")}
         functions = (HcaFunction("HCA-1", 0, "/run/1", "/run/2"),)
         binder: Any = SimpleNamespace(functions=functions, wake=lambda: None, healthy=True)
@@ -117,14 +126,13 @@ class Cluster:
         side: Any = self
         pods: Any = SimpleNamespace(list=self.listing)
         holders = Holders(pods, gpud, "agent", lambda: self.now)
-        home = self.directory / "lib" / "0"
-        home.mkdir(parents=True)
         settings = Settings("n1", "agent", cdi_dir=self.directory, use_cdi=False)
         quiet: Any = SimpleNamespace(**silent)
-        self.agent = Agent(
-            *(settings, gpud, holders, objects, side, home, threading.Event(), quiet, binder),
+        return Agent(
+            *(settings, gpud, holders, objects, side, self.home, threading.Event(), quiet, binder),
             node_status=self.look,
             clock=lambda: self.now,
+            record=OfferRecord(self.directory / "offered.json", "n1"),
         )
 
     # gpud
@@ -181,6 +189,8 @@ class Cluster:
     # The API server
 
     def objects(self) -> list[GpuObject]:
+        if not self.agent_sees_api:
+            raise ClusterError("away")
         leaves, spec = not self.wanted.in_pool, self.specs()
         return [GpuObject(u, u, 1, leaves, spec[u], self.status[u]) for u in spec]
 
@@ -323,6 +333,46 @@ def test_no_pod_shares_what_another_has_alone(edit: str, tmp_path: Path) -> None
     assert not cluster.told[-1]
     listed = cluster.healthy()[f"gpu.tessera.dev/{EDITS[edit][2]}"]
     assert len(listed) == 6 * (4 if EDITS[edit][1].sharing else 1)
+
+
+@pytest.mark.parametrize("name", ["strategy single to mixed", "sharing ends with its name"])
+def test_an_agent_without_an_api_server_offers_what_the_last_one_did(
+    name: str, tmp_path: Path
+) -> None:
+    before, after, offered_as = EDITS[name]
+    cluster = Cluster(tmp_path, random.Random(0), before, 2.0)
+    cluster.go_on(8)
+    listed = {name: ids for name, ids in cluster.healthy().items() if ids}
+    cluster.agent_sees_api, cluster.wanted = False, after
+    cluster.agent = cluster.start_agent()
+    cluster.go_on(8)
+    assert {name: ids for name, ids in cluster.healthy().items() if ids} == listed
+    cluster.agent_sees_api = True  # now it changes, after the scheduler knows
+    cluster.go_on(LONGEST_S + SETTLE_S + 7)
+    assert (cluster.failed, cluster.intrusions) == (0, 0)
+    assert cluster.healthy()[f"gpu.tessera.dev/{offered_as}"]
+
+
+def test_a_record_names_no_device_that_gpud_does_not_have(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, random.Random(0), FOUR, 2.0)
+    cluster.go_on(8)
+    cluster.agent_sees_api = False
+    cluster.slices[UUIDS[1]].clear()
+    there = set(cluster.slices[UUIDS[0]].values())
+    cluster.agent = cluster.start_agent()
+    cluster.agent.attempt()
+    (ids,) = (ids for name, ids in cluster.healthy().items() if name != HCA)
+    assert {shared_uuid(one) for one in ids} == there
+    assert len(ids) == 4 * len(there)
+
+
+def test_a_node_that_has_left_its_pool_has_no_record(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, random.Random(0), SINGLE, 2.0)
+    cluster.agent.attempt()
+    assert (tmp_path / "offered.json").exists()
+    cluster.wanted = replace(SINGLE, in_pool=False)
+    cluster.go_on(2 * LONGEST_S + SETTLE_S)
+    assert not (tmp_path / "offered.json").exists()
 
 
 RENAMES = list(EDITS)[:8]
