@@ -1,0 +1,146 @@
+"""Which loads of a block are siblings: a row of four by one sum, and whatever spoils it."""
+
+import pytest
+import waiting_kernels
+
+from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.ir.ssa import Operation
+from vgpu_sim.exec.jit.memory import siblings
+from vgpu_sim.isa import Op
+
+LD = "ld.global.u32 %r{place}, [%d{place}];"
+MUL = "mul.wide.s32 %d3, %r5, 4; add.s64 %d{place}, %d1, %d3;"
+SUM = "add.s32 %r5, %r3, {away};"
+AWAYS = (1, 2, 3, 4)
+
+
+def load(place: int, away: int, how: str = SUM + MUL + LD) -> str:
+    return how.format(place=10 + place, away=away)
+
+
+def row(*aways: int, how: str = SUM + MUL + LD) -> str:
+    return "\n".join(load(place, away, how) for place, away in enumerate(aways))
+
+
+def found(body: str) -> list[tuple[list[int], int]]:
+    """Return the families of a kernel: the numbers of their loads, in the order of the program."""
+    form = ssa.build(waiting_kernels.kernel(body, 2).functions[0])
+    nodes = [node for block in form.blocks.values() for node in block.nodes]
+    loads = [
+        node
+        for node in nodes
+        if isinstance(node, Operation) and node.instruction.op is Op.LD and node.sources
+    ]
+    families = siblings.families(form, nodes)
+    for first, family in families.items():
+        assert first is family.loads[0]
+        assert family.kind.bits == 32
+    ordered = siblings.arranged(nodes, families)
+    assert sorted(map(id, ordered)) == sorted(map(id, nodes))
+    made: set[object] = set()
+    for node in ordered:  # nothing is used before it is made
+        made |= set(ssa.results_of(node))
+        if isinstance(node, Operation) and node in families:
+            assert all(one.sources[0] in made for one in families[node].loads)
+    return [([loads.index(one) for one in f.loads], f.most) for f in families.values()]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        SUM + MUL + LD,
+        SUM + "mul.wide.s32 %d3, %r5, 4; add.s64 %d{place}, %d3, %d1;" + LD,
+        SUM + "mad.wide.s32 %d{place}, %r5, 4, %d1;" + LD,
+        SUM + "mul.wide.u32 %d3, %r5, 4; add.s64 %d{place}, %d1, %d3;" + LD,
+        "add.s32 %r5, {away}, %r3;" + MUL + LD,
+        "add.s32 %r6, %r3, 100; add.s32 %r7, %r2, {away}; add.s32 %r5, %r6, %r7;" + MUL + LD,
+        SUM + MUL + "ld.global.f32 %f{place}, [%d{place}];",
+        SUM + MUL + "ld.global.nc.u32 %r{place}, [%d{place}];",
+    ],
+)
+def test_four_loads_that_are_one_element_apart_are_a_family(how: str) -> None:
+    """Of eight in a row there are two, of which the last index is three further than the first."""
+    how = how.replace("%f", "%r").replace("ld.global.f32", "ld.global.b32")
+    assert found(row(1, 2, 3, 4, how=how)) == [([0, 1, 2, 3], 3)]
+    assert found(row(*range(-3, 5), how=how)) == [([0, 1, 2, 3], 3), ([4, 5, 6, 7], 3)]
+
+
+@pytest.mark.parametrize(
+    ("aways", "families"),
+    [
+        ((1, 2, 3), []),
+        ((1, 2, 3, 5), []),
+        ((1, 2, 3, 3, 4), [([0, 1, 2, 4], 3)]),  # one is read twice
+        ((1, 3, 2, 4), [([0, 2, 1, 3], 3)]),  # by address, and the first comes first
+        ((2, 1, 3, 4), []),  # the first of the row does not
+        ((9, 1, 2, 3, 4), [([1, 2, 3, 4], 3)]),
+        ((1, 2, 3, 4, 6), [([0, 1, 2, 3], 3)]),
+        ((2147483645, 2147483646, 2147483647, -2147483648), [([0, 1, 2, 3], 3)]),
+    ],
+)
+def test_a_row_is_of_four_neighbours(
+    aways: tuple[int, ...], families: list[tuple[list[int], int]]
+) -> None:
+    assert found(row(*aways)) == families
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        SUM + MUL + "ld.volatile.global.u32 %r{place}, [%d{place}];",
+        SUM + MUL + "ld.global.v2.u32 {{%r{place}, %r40}}, [%d{place}];",
+        SUM + MUL + "setp.eq.u32 %p1, %r0, 7; @%p1 ld.global.u32 %r{place}, [%d{place}];",
+        SUM + MUL + "ld.u32 %r{place}, [%d{place}];",  # perhaps of shared memory
+        SUM + MUL + "ld.global.u64 %d20, [%d{place}];",
+        SUM + MUL + "ld.global.s32 %r{place}, [%d{place}];",
+        SUM + "mul.wide.s32 %d3, %r5, 8; add.s64 %d{place}, %d1, %d3;" + LD,
+        SUM + "mul.wide.u32 %d3, %r5, 4; add.s64 %d{place}, %d1, %d3;" + LD,
+        SUM + "mul.wide.s32 %d3, %r5, 4; add.s64 %d{place}, %d2, %d3;" + LD,
+        SUM + "mul.wide.s32 %d3, %r5, 4; sub.s64 %d{place}, %d1, %d3;" + LD,
+        SUM + "mul.wide.s32 %d3, %r5, %r2; add.s64 %d{place}, %d1, %d3;" + LD,
+        SUM + "mul.wide.s16 %r6, 3, 4; cvt.s64.s32 %d3, %r6; add.s64 %d{place}, %d1, %d3;" + LD,
+        "add.s32 %r5, %r2, {away};" + MUL + LD,
+        "add.sat.s32 %r5, %r3, {away};" + MUL + LD,
+        "sub.s32 %r5, %r3, {away};" + MUL + LD,
+        SUM + MUL + "ld.global.u32 %r{place}, [%d{place}+4];",
+        SUM + MUL + LD.replace("ld", "st.global.u32 [%d2], %r0; ld", 1),
+        SUM + MUL + LD.replace("ld", "bar.sync 0; ld", 1),
+        SUM + "atom.add.global.u32 %r41, [%d2], 1;" + MUL + LD,
+    ],
+)
+@pytest.mark.parametrize("place", [1, 3])
+def test_one_that_is_not_like_the_others_spoils_the_row(odd: str, place: int) -> None:
+    lines = [load(number, away) for number, away in enumerate(AWAYS)]
+    lines[place] = load(place, AWAYS[place], odd)
+    assert found("\n".join(lines)) == []
+
+
+def test_a_store_to_shared_memory_alone_spoils_no_row() -> None:
+    lines = [load(number, away) for number, away in enumerate(AWAYS)]
+    for store, families in (("st", [([0, 1, 2, 3], 3)]), ("st.volatile", [])):
+        between = [*lines[:2], f"{store}.shared.u32 [tile], %r0;", *lines[2:]]
+        assert found("\n".join(between)) == families
+
+
+@pytest.mark.parametrize(("rows", "families"), [(16, 16), (17, 16)])
+def test_a_block_has_sixteen_families_at_most(rows: int, families: int) -> None:
+    how = (SUM + MUL + LD).replace("{place}", "10")
+    aways = (8 * n + k for n in range(rows) for k in AWAYS)
+    assert len(found(row(*aways, how=how))) == families
+
+
+@pytest.mark.parametrize(
+    ("term", "terms", "families"),
+    [("%r2, %r5", 11, 1), ("%r2, %r5", 12, 0), ("%r5, %r2", 5, 1), ("%r5, %r2", 6, 0)],
+)
+def test_a_sum_is_followed_through_twelve_steps(term: str, terms: int, families: int) -> None:
+    """To the constant at its end: through a register and a sum for each term, or the sums alone."""
+    chain = "add.s32 %r5, %r0, {away};" + f"add.s32 %r5, {term};" * terms + MUL + LD
+    assert len(found(row(*AWAYS, how=chain))) == families
+
+
+def test_what_is_made_by_a_load_is_not_moved_before_it() -> None:
+    """The third's index is read from memory: it cannot come before the first."""
+    lines = [load(number, away) for number, away in enumerate(AWAYS)]
+    lines.insert(2, "ld.global.u32 %r6, [%d2]; mov.u32 %r3, %r6;")
+    assert found("\n".join(lines)) == []
