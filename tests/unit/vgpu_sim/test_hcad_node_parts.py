@@ -162,3 +162,38 @@ def test_what_one_hcad_listens_on_goes_to_the_next_each_under_its_name(tmp_path:
     for one in opened:
         one.close()
     os.close(lock)
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_the_engine_s_library_is_read_before_the_walls_and_begun_behind_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weak: bool
+) -> None:
+    begun: list[Any] = []
+    monkeypatch.setattr(node, "preload", lambda: begun.append("library"))
+    monkeypatch.setattr(
+        node.walls, "enter_on_node", lambda directory, *, weak: begun.append((directory, weak))
+    )
+    monkeypatch.setattr(node, "Engine", lambda: begun.append("engine") or "it")
+    chosen = node._Options(tmp_path, 1, False, False, weak, None, 0.0)
+    assert node._confined_engine(chosen) == "it"
+    assert begun == ["library", (tmp_path, weak), "engine"]
+
+
+@pytest.mark.parametrize("wire", [False, True])
+def test_sockets_in_pods_are_asked_for_where_wires_are_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wire: bool
+) -> None:
+    made: list[tuple[Any, ...]] = []
+
+    def server(*values: Any, **named: Any) -> Any:
+        made.append((*values, named["shares"], named["netd"]))
+        return SimpleNamespace()
+
+    monkeypatch.setattr(node, "NodeServer", server)
+    monkeypatch.setattr(node, "Netd", lambda *values: values)
+    listening: Any = SimpleNamespace(providers="providers")
+    chosen = node._Options(tmp_path, 77, wire, True, False, None, 0.0)
+    engine: Any = "engine"
+    shares: Any = "shares"
+    assert node._server(chosen, engine, shares, listening).providers == "providers"
+    assert made == [(tmp_path, "engine", 77, "shares", (tmp_path if wire else None, True))]

@@ -291,6 +291,15 @@ def test_a_block_that_waits_for_ever_ends_the_kernel_by_name(body: str, message:
     assert fault.value.block == (1, 0, 0)
 
 
+@pytest.mark.parametrize("first", [0, 1, 2, 31, 32, 40, 63])
+def test_the_first_thread_that_waits_for_ever_is_named(first: int) -> None:
+    """Threads before it have ended, and so has the second half of the block."""
+    ended = f"SETP.LT.U32 p0, r1, {first}\n@p0 RET\nSETP.GE.U32 p0, r1, 64\n@p0 RET"
+    with pytest.raises(BarrierFault, match="no thread of the block can go on") as fault:
+        _run(f"{ended}\nBAR_SYNC 0, 128\nADD.U32 r5, r5, 1", 128)
+    assert fault.value.thread == (first, 0, 0)
+
+
 @pytest.mark.parametrize("offset", [-4, 252, 256, 1 << 20])
 def test_shared_memory_has_bounds(offset: int) -> None:
     body = f"MOV.B32 r5, {offset}\nST.SHARED.V2.U32 [r5], {{r1, r1}}"
