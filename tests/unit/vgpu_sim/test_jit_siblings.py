@@ -139,6 +139,20 @@ def test_a_sum_is_followed_through_twelve_steps(term: str, terms: int, families:
     assert len(found(row(*AWAYS, how=chain))) == families
 
 
+@pytest.mark.parametrize(("steps", "families"), [(0, 1), (5, 1), (6, 0)])
+def test_addresses_take_sixty_four_words_at_most(steps: int, families: int) -> None:
+    """Each of four 12 sums, a product and a sum; three words that all begin with, and so many more."""
+    before = "xor.b32 %r0, %r0, 5;" * steps
+    chain = "add.s32 %r5, %r0, {away};" + "add.s32 %r5, %r2, %r5;" * 11 + MUL + LD
+    assert len(found(before + row(*AWAYS, how=chain))) == families
+
+
+def test_loads_by_one_index_are_no_family() -> None:
+    """They are neighbours whatever the index is: nothing has to be asked."""
+    how = "add.s32 %r5, %r3, 7;" + MUL + "ld.global.u32 %r{place}, [%d{place}+{away}];"
+    assert found(row(0, 4, 8, 12, how=how)) == []
+
+
 def test_what_is_made_by_a_load_is_not_moved_before_it() -> None:
     """The third's index is read from memory: it cannot come before the first."""
     lines = [load(number, away) for number, away in enumerate(AWAYS)]
