@@ -123,6 +123,18 @@ def test_an_answer_that_comes_after_the_deletion_brings_nothing_back() -> None:
     assert watch.gpus() == []
 
 
+@pytest.mark.parametrize(("others", "known"), [(1023, []), (1024, ["a"])])
+def test_so_many_deletions_are_remembered_for_late_answers(others: int, known: list[str]) -> None:
+    """Of what was created and deleted on a node for years only the last ones."""
+    names = ["a", *(f"x{number}" for number in range(others))]
+    gone = [{"type": "DELETED", "object": document(one, 8, uid=one)} for one in names]
+    kube = Script([([document("a", 5, uid="a")], "7")], [gone])
+    watch, _ = following(kube)
+    kube.answer = document("a", 6, uid="a")
+    watch.apply_status("a", GPUStatus())
+    assert [one.name for one in watch.gpus() or ()] == known
+
+
 def test_the_deletion_of_a_predecessor_does_not_take_the_successor() -> None:
     events = [
         {"type": "MODIFIED", "object": document("a", 8, uid="new")},

@@ -33,3 +33,51 @@ def test_silent_connections_neither_pile_up_nor_keep_the_kubelet_out() -> None:
             time.sleep(0.01)
     server.shutdown()
     server.server_close()
+
+
+def test_an_answer_ends_its_connection_and_frees_its_place() -> None:
+    """One after the other, so that the most that are open at once is never reached."""
+    server = serving.server(0, lambda path, accept: serving.text(200, f"{path} {accept}"))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        with socket.create_connection(server.server_address, timeout=10) as waiting:
+            for turn in range(serving.MAX_CONNECTIONS + 2):
+                with socket.create_connection(server.server_address, timeout=10) as one:
+                    one.sendall(b"GET /%d?x=1 HTTP/1.0\r\nAccept: a/b\r\n\r\n" % turn)
+                    said = b""
+                    while part := one.recv(4096):  # until it hangs up
+                        said += part
+                assert said.endswith(b"\r\n\r\n/%d a/b" % turn)
+            waiting.sendall(b"GET /last HTTP/1.0\r\n\r\n")
+            assert waiting.recv(4096).startswith(b"HTTP/1.0 200")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_oldest_connection_makes_way_for_one_too_many() -> None:
+    server = serving.server(0, lambda path, accept: serving.text(200, ""))
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        with contextlib.ExitStack() as silent:
+
+            def connected() -> socket.socket:
+                made = socket.create_connection(server.server_address, timeout=10)
+                return silent.enter_context(made)
+
+            first, second, *_ = [connected() for _ in range(serving.MAX_CONNECTIONS)]
+            first.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                assert first.recv(1), "it had to go although there was room"
+            first.settimeout(10)
+            connected()
+            assert first.recv(1) == b""
+            second.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert second.recv(4096).startswith(b"HTTP/1.0 200")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
