@@ -279,3 +279,22 @@ def test_every_field_has_the_number_that_nvidia_ml_py_gives_it(opened):
         else:
             assert one.nvmlReturn == pynvml.NVML_ERROR_NOT_SUPPORTED, one.fieldId
     assert answered == known
+
+
+def test_the_last_user_alone_ends_what_is_known(opened):
+    """Two users, in one process: what never changes is asked for once until both have gone."""
+    report = opened(limited("Xid's GPU", 1))
+    its = pynvml.nvmlDeviceGetHandleByIndex(0)
+    pynvml.nvmlInit()
+    known = pynvml.nvmlDeviceGetUUID(its)
+    asked = report.served
+    assert pynvml.nvmlDeviceGetUUID(its) == known
+    pynvml.nvmlShutdown()
+    assert pynvml.nvmlDeviceGetUUID(its) == known
+    assert report.served == asked
+    pynvml.nvmlShutdown()
+    for call in (pynvml.nvmlDeviceGetCount, pynvml.nvmlShutdown):
+        assert code(call) == pynvml.NVML_ERROR_UNINITIALIZED
+    pynvml.nvmlInit()
+    assert report.served == asked + 1
+    assert pynvml.nvmlDeviceGetUUID(its) == known
