@@ -149,9 +149,7 @@ def test_so_many_live_that_were_spares_and_no_more(zygote: Zygote) -> None:
     assert zygote.wants_spare
 
 
-@pytest.mark.parametrize(
-    ("threads", "killed", "wanted"), [(2, [], False), (3, [SPARE_PID], True)]
-)
+@pytest.mark.parametrize(("threads", "killed", "wanted"), [(2, [], False), (3, [SPARE_PID], True)])
 def test_what_is_expected_has_a_spare_like_it(
     zygote: Zygote, threads: int, killed: list[int], wanted: bool
 ) -> None:

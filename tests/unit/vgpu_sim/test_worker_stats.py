@@ -2,7 +2,6 @@
 
 import ctypes
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -83,11 +82,11 @@ class Clocked:
 
 
 @pytest.fixture
-def clocked(program: Path, tmp_path: Path) -> Iterator[Clocked]:
+def clocked(program: Path, tmp_path: Path) -> Clocked:
     """A library of its own: all of its state is the process's."""
     own = tmp_path / "own.so"
     own.write_bytes(program.read_bytes())
-    yield Clocked(own)
+    return Clocked(own)
 
 
 def times(record: StatsRecord) -> tuple[int, int]:
