@@ -112,24 +112,29 @@ def test_a_sample_that_ends_early_is_extrapolated_by_counts(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("index", "hottest"),
+    ("index", "hottest", "sectors"),
     [
-        ("mov.u32 %r10, 0;", 3 * 64),  # a warp's lanes that meet are one update
-        ("mov.u32 %r10, %r1;", 3),  # of each block
-        ("mov.u32 %r10, %r0;", 64),  # of each lane, in all blocks
-        ("shr.u32 %r10, %r0, 5;", 64),  # of each warp, in all blocks
-        ("mov.u32 %r10, %r3;", 1),  # of each thread
-        ("shr.u32 %r10, %r3, 5;", 1),  # of each warp of each block
+        ("mov.u32 %r10, 0;", 3 * 64, 1),  # a warp's lanes that meet are one update
+        ("mov.u32 %r10, %r1;", 3, 1),  # of each block
+        ("mov.u32 %r10, %r0;", 64, 4),  # of each lane, in all blocks
+        ("shr.u32 %r10, %r0, 5;", 64, 1),  # of each warp, in all blocks
+        ("mov.u32 %r10, %r3;", 1, 4),  # of each thread
+        ("shr.u32 %r10, %r3, 5;", 1, 1),  # of each warp of each block
     ],
 )
 def test_the_hottest_address_is_that_of_all_blocks_or_a_block_s_own(
-    index: str, hottest: int
+    index: str, hottest: int, sectors: int
 ) -> None:
-    """64 blocks of three warps, of which some are sampled."""
+    """64 blocks of three warps, of which some are sampled; then two stores of each warp. All but
+    the hottest address are of one block."""
     body = f"{index}\nmul.wide.u32 %rd5, %r10, 4;\nadd.u64 %rd5, %rd0, %rd5;\n"
     cost = Device(body + "red.global.add.u32 [%rd5], 1;\n").launch(64, 96, 0)
-    assert cost.counts is not None
-    assert cost.counts.hot_updates == pytest.approx(hottest)
+    counts = cost.counts
+    assert counts is not None
+    assert counts.hot_updates == pytest.approx(hottest)
+    assert counts.atomic_requests == pytest.approx(3)
+    assert counts.atomic_sectors == pytest.approx(3 * sectors)
+    assert counts.l1_global_wavefronts == pytest.approx(3 * (1 + 2))
 
 
 def test_a_long_loop_takes_as_much_longer_as_it_is() -> None:
