@@ -17,7 +17,7 @@ BASE = 0x2000_0000_0000
 def lanes(seed: int, span: int, *, step: int = 4, base: int = 0) -> tuple[Numbers, Numbers]:
     """Return warps and addresses of some lanes of five warps, one of which has none."""
     chance = random.Random(seed)
-    warps = sorted(chance.choice((0, 1, 3, 4)) for _ in range(chance.randrange(1, 80)))
+    warps = sorted(chance.choice((0, 1, 3, 4)) for _ in range(chance.randrange(1, 160)))
     found = [base + step * chance.randrange(span) for _ in warps]
     return np.array(warps, np.int64), np.array(found, np.int64)
 
