@@ -77,6 +77,8 @@ class Connection(NamedTuple):
     wait: float = 0.0
     repeat: Message | None = None
     timewait: float = 1.0
+    latest: float = 0.0
+    """To when repeated requests may put off the deadline of an answer."""
 
 
 class Step(NamedTuple):
@@ -102,7 +104,7 @@ def requested(req: Req, local_id: int, now: float) -> Connection:
     wait = seconds(_within(req.response_timeout, *_WAITS))
     timewait = seconds(_within(req.path.ack_timeout, *_WAITS))
     known = made._replace(most_retries=req.max_retries, wait=wait, timewait=timewait)
-    return known._replace(deadline=now + _patience(known), retries=_MOST_PROLONGED)
+    return known._replace(deadline=now + _patience(known), latest=now + LONGEST_ANSWER)
 
 
 def search(req: SidrReq, now: float, wait: float, retries: int) -> Step:
@@ -231,9 +233,8 @@ _WAITS: Final = (16, 22)
 """What a peer may have us wait: from 0.3 s, so that one message of it makes no burst, to 17 s."""
 _LONGEST_SERVICE: Final = 25  # 137 s
 LONGEST_ANSWER: Final = 69.0
-"""Seconds that a program has for an answer at most, from the peer's last request: so long an MRA
-has the peer wait, and a forged request holds the queue pair that it names no longer."""
-_MOST_PROLONGED: Final = 15  # as often as a request may be repeated
+"""Seconds that a program has for an answer at most, from the peer's first request: so long an MRA
+has the peer wait, and forged requests hold the queue pair that they name no longer."""
 
 
 def _patience(one: Connection) -> float:
@@ -249,9 +250,7 @@ _BEFORE: Final = (State.REQ_SENT, State.REP_SENT, State.REQ_RECEIVED, State.REP_
 
 def _receive_req(one: Connection, now: float) -> Step:
     if one.state is State.REQ_RECEIVED:  # its owner thinks: the peer shall wait longer
-        again = one
-        if one.retries > 0:
-            again = one._replace(deadline=now + _patience(one), retries=one.retries - 1)
+        again = one._replace(deadline=min(now + _patience(one), one.latest))
         return Step(again, Mra(one.local_id, one.remote_id, Rejected.REQ))
     return Step(one, one.repeat if one.state is State.REP_SENT else None)
 

@@ -355,9 +355,10 @@ def test_a_peer_has_us_wait_within_bounds(code: int, waits: int) -> None:
     made = cm_connection.requested(req, 6, 0.0)
     assert made == Connection(
         State.REQ_RECEIVED,
-        *(6, 7, 0, 9, min(4 * seconds(waits), 69.0), 15, 3),
+        *(6, 7, 0, 9, min(4 * seconds(waits), 69.0), 0, 3),
         wait=seconds(waits),
         timewait=seconds(waits),
+        latest=69.0,
     )
 
 

@@ -378,19 +378,26 @@ def test_a_program_that_owes_an_answer_has_a_deadline(state):
 
 
 def test_an_answer_has_as_long_as_the_request_is_repeated_and_no_longer():
-    """Each repeated request prolongs it, as often as a request may be repeated."""
+    """Each repeated request prolongs it, to LONGEST_ANSWER in all: forged ones gain no more."""
     one = replace(REQ, response_timeout=18, max_retries=3)
-    owes = cm.requested(one, 2, 0.0)
-    assert owes.deadline == pytest.approx(4 * seconds(18))
-    now, deadlines = 0.0, set()
-    for _ in range(100):
-        now += 1
+    begun, patience = 1000.0, 4 * seconds(18)
+    owes = cm.requested(one, 2, begun)
+    assert owes.deadline == pytest.approx(begun + patience)
+    for second in range(1, 200):
+        now = begun + second
+        if owes.deadline <= now:
+            break
         step = cm.receive(owes, one, now)
         assert isinstance(step.send, Mra)
         owes = step.connection
-        deadlines.add(owes.deadline)
-    assert len(deadlines) == 15
-    assert max(deadlines) == pytest.approx(15 + 4 * seconds(18))
+        assert owes.deadline == pytest.approx(min(now + patience, begun + cm.LONGEST_ANSWER))
+    assert cm.expire(owes, begun + cm.LONGEST_ANSWER).told is Told.UNREACHABLE
+
+
+def test_a_peer_that_would_wait_longest_cannot_have_an_answer_put_off():
+    one = replace(REQ, response_timeout=31, max_retries=15)
+    owes = cm.requested(one, 2, 0.0)
+    assert cm.receive(owes, one, cm.LONGEST_ANSWER - 1).connection == owes
 
 
 @pytest.mark.parametrize("state", [State.REQ_RECEIVED, State.REP_RECEIVED])
