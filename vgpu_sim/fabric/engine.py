@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NewType
 
+from vgpu_sim.fabric.engine_counting import Counting
 from vgpu_sim.fabric.engine_library import LIBRARY_PATH, load
 from vgpu_sim.fabric.engine_saving import Saving
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
-    HCA_MAD_BYTES,
     HCA_PKEYS,
     HcaCreated,
     HcaMrCreate,
@@ -21,13 +21,11 @@ from vgpu_sim.hal.hca import (
     HcaQpCreate,
 )
 from vgpu_sim.hal.hca_engine import (
+    HCA_MAD_BYTES,
     HcaAsked,
-    HcaFlowCounts,
     HcaPolicyChange,
     HcaQosClass,
     HcaWire,
-    HcaWireCounts,
-    HcaWorkCounts,
 )
 from vgpu_sim.hal.hca_frames import HcaSteerCreate
 from vgpu_sim.hal.hca_objects import HcaAhCreate, HcaMwCreate
@@ -49,7 +47,7 @@ EngineSteer = NewType("EngineSteer", int)
 _ASKED = 64
 
 
-class Engine(Saving):
+class Engine(Saving, Counting):
     """The engine and its thread, until ``close``."""
 
     def __init__(self, library: Path = LIBRARY_PATH) -> None:
@@ -184,13 +182,6 @@ class Engine(Saving):
         """Remove a row that no queue pair's policy has."""
         self._library.hca_flow_free(self._engine, flow)
 
-    def read_flows(self, flows: Sequence[EngineFlow]) -> list[HcaFlowCounts]:
-        """Return what rows have counted so far, all at one moment."""
-        counts = (HcaFlowCounts * len(flows))()
-        listed = (ctypes.c_void_p * len(flows))(*flows)
-        self._library.hca_flows_read(self._engine, listed, len(flows), counts)
-        return list(counts)
-
     def add_limit(
         self,
         bytes_per_second: int,
@@ -233,12 +224,6 @@ class Engine(Saving):
     def remove_wire(self, wire: EngineWire) -> None:
         """End what is connected over it."""
         self._library.hca_wire_free(self._engine, wire)
-
-    def wire_counts(self, wire: EngineWire) -> HcaWireCounts:
-        """Return the packets of a wire so far."""
-        counts = HcaWireCounts()
-        self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
-        return counts
 
     @property
     def asks_fd(self) -> int:
@@ -379,22 +364,6 @@ class Engine(Saving):
     def remove_steer(self, steer: EngineSteer) -> None:
         """Let no frame match any more, before any of its queue pairs goes."""
         self._library.hca_steer_free(self._engine, steer)
-
-    def counters(self) -> tuple[int, int]:
-        """Return how often the engine went to sleep, and how many turns it took."""
-        sleeps, turns = ctypes.c_uint64(), ctypes.c_uint64()
-        self._library.hca_counters(self._engine, ctypes.byref(sleeps), ctypes.byref(turns))
-        return sleeps.value, turns.value
-
-    def work_of(self, gid: bytes) -> HcaWorkCounts:
-        """Return the work for the function with an address since ``restart_work``."""
-        counts = HcaWorkCounts()
-        self._library.hca_work_read(self._engine, gid, ctypes.byref(counts))
-        return counts
-
-    def restart_work(self) -> None:
-        """Count the work for all functions from zero on."""
-        self._library.hca_work_restart(self._engine)
 
     @staticmethod
     def _made(pointer: int | None, what: str) -> int:

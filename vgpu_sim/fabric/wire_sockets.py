@@ -16,8 +16,8 @@ from typing import Final
 
 from vgpu_sim.fabric.addresses import is_group, is_ipv4
 from vgpu_sim.fabric.wire import NoWire, WireAddress
-from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_WIRE_LANES
-from vgpu_sim.hal.hca_engine import HcaWire
+from vgpu_sim.hal.hca import HCA_MAX_MTU
+from vgpu_sim.hal.hca_engine import HCA_WIRE_LANES, HcaWire
 
 PORT: Final = 4791
 """RoCEv2 (IANA)."""

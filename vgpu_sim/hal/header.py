@@ -105,7 +105,7 @@ def render() -> str:
         "#include <stddef.h>",
         "#include <stdint.h>",
     ]
-    for module in (address_map, limits, abi, messages, hca, hca_frames, cm, management):
+    for module in (address_map, limits, abi, messages, hca, hca_engine, hca_frames, cm, management):
         lines += ["", *_constants(module)]
     bases = ", ".join(f"UINT64_C({base:#x})" for base in address_map.APERTURE_BASES)
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")

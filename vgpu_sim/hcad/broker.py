@@ -24,7 +24,7 @@ import click
 from vgpu_sim.fabric.addresses import is_group, is_ipv4
 from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_group, open_sockets
-from vgpu_sim.hal.hca import HCA_WIRE_LANES
+from vgpu_sim.hal.hca_engine import HCA_WIRE_LANES
 from vgpu_sim.hcad.namespaces import Rules, inside, namespace_of
 
 MAX_REQUEST_BYTES: Final = 256

@@ -8,13 +8,12 @@ has no tables lets nobody connect. A fabric that nobody manages lets everything 
 import asyncio
 import errno
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from rdma import grants
 from rdma.judge import Judge
 from rdma.qos import Classes
-from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
+from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod
 from rdma.verbs import ALL, Verb
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaQpAttributes
@@ -30,6 +29,8 @@ from vgpu_sim.hcad.judgements import (
     Connection,
     End,
     Judgement,
+    Judging,
+    Switched,
     asked_of,
     denial_of,
     judge_raw,
@@ -43,20 +44,6 @@ _EVERYTHING: Final = Judgement(_DEFAULT, ALL, ALL)
 Apply = Callable[[HcaPolicyChange], None]
 
 
-class _Judging(Protocol):
-    def judge(self, flow: Flow) -> Verdict: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Switched:
-    """What a switch to other tables did: the engine enforces them, and has ended ``revoked``."""
-
-    generation: int
-    revoked: int
-    narrowed: int
-    """Queue pairs that stay and may do less."""
-
-
 class Enforcer:
     """Judges connections of one node, for the engine's data path."""
 
@@ -66,12 +53,12 @@ class Enforcer:
         parties: Parties,
         *,
         managed: bool = False,
-        judge_of: Callable[[NodeTables], _Judging] = Judge,
+        judge_of: Callable[[NodeTables], Judging] = Judge,
     ) -> None:
         self._engine = engine
         self.parties = parties
         self._judge_of = judge_of
-        self._judge: _Judging | None = None
+        self._judge: Judging | None = None
         self._connections: dict[End, Connection] = {}
         self._identities: Mapping[str, Identity] = {}
         self._pods: Mapping[str, Pod] = {}

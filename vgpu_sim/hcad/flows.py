@@ -7,8 +7,7 @@ from typing import Any, Final
 from rdma.tables import Flow, Rule, Verdict
 from rdma.verbs import NAMES, Verb
 from vgpu_sim.fabric.engine import Engine, EngineFlow
-from vgpu_sim.hal.hca import HCA_VERBS
-from vgpu_sim.hal.hca_engine import HcaFlowCounts
+from vgpu_sim.hal.hca_engine import HCA_VERBS, HcaFlowCounts
 from vgpu_sim.hcad.denials import Denial, Denials
 from vgpu_sim.hcad.rates import Rates
 

@@ -1,8 +1,9 @@
 """What was judged: queue pairs that have a peer, address handles, raw packet queue pairs."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from rdma.tables import Identity
+from rdma.tables import Flow, Identity, Verdict
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.fabric.engine import EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaQpAttributes
@@ -13,6 +14,23 @@ from vgpu_sim.hcad.flows import Row
 from vgpu_sim.hcad.parties import Party
 
 End = EngineQp | EngineAh
+
+
+class Judging(Protocol):
+    """What answers for tables whether a flow may pass."""
+
+    def judge(self, flow: Flow) -> Verdict:
+        """Return the verdict on a flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What a switch to other tables did: the engine enforces them, and has ended ``revoked``."""
+
+    generation: int
+    revoked: int
+    narrowed: int
+    """Queue pairs that stay and may do less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from typing import Final
 
 from rdma.tables import QosClass
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal.hca import HCA_QOS_CLASSES
-from vgpu_sim.hal.hca_engine import HcaQosClass
+from vgpu_sim.hal.hca_engine import HCA_QOS_CLASSES, HcaQosClass
 
 CNP_DSCP: Final = 48
 """Of congestion notifications, where a class says nothing: CS6, as network cards have it."""
