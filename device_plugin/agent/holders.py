@@ -72,6 +72,11 @@ class Holders:
         with self._lock:
             return self._memory.view
 
+    def devices(self) -> frozenset[str]:
+        """Return the device ids that pods are believed to hold."""
+        with self._lock:
+            return self._memory.devices
+
     def given(self) -> Mapping[str, frozenset[Kind]]:
         """Return as what the kubelet gave each slice away that pods hold, by its UUID."""
         with self._lock:

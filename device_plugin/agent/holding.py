@@ -38,6 +38,11 @@ class HolderMemory:
         """Return what is believed."""
         return View(_by_slice(self._pods), self._complete)
 
+    @property
+    def devices(self) -> frozenset[str]:
+        """Return the device ids that pods are believed to hold: of a shared slice several."""
+        return frozenset(self._pods)
+
     def observe(
         self, listed: Mapping[str, tuple[HolderPod, ...]], kubelet_synced: bool, now: float
     ) -> View:

@@ -23,7 +23,7 @@ from device_plugin.config import Settings
 from device_plugin.dp.functions import FunctionOffer
 from device_plugin.dp.kubelet_side import KubeletSide
 from device_plugin.dp.offer import HEALTHY, Offer
-from device_plugin.dp.slices import SliceOffer
+from device_plugin.dp.slices import SliceOffer, left_over
 from device_plugin.inventory.functions import RESOURCE, HcaFunction
 from device_plugin.inventory.model import Inventory, is_given
 from device_plugin.inventory.numa import numa_nodes
@@ -168,6 +168,7 @@ class Offering:
         programs = nvidia.program_mounts(self._libraries_dir) if self._settings.nvidia_smi else ()
         self.cdi.write_slices(inventory, programs)
         names, kept = resources.names, self._claims.kept()
+        over = left_over(resources.shared, self._holders.devices())
         active = by_resource(names, (s for s in slices if s.uuid not in gone))
         former = by_resource(names, (s for s in slices if s.uuid in gone))
         offers: dict[str, Offer] = {
@@ -182,6 +183,7 @@ class Offering:
                 resources.shared,
                 name in kept,
                 frozenset(leaving),
+                over,
             )
             for name in sorted(active.keys() | former.keys())
         }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from device_plugin.cdi import nvidia, spec
 from device_plugin.cdi.spec import Mount
 from device_plugin.dp import offer
-from device_plugin.inventory.model import Gpu, MigSlice, in_service, replica, shared_uuid
+from device_plugin.inventory.model import Gpu, MigSlice, in_service, is_share, replica, shared_uuid
 from device_plugin.proto import deviceplugin_pb2 as pb
 from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import planner
@@ -25,6 +25,9 @@ class SliceOffer:
     ``withdrawn`` are not listed any more, but an allocation that is under way may still have them.
     ``leaving`` are to be withdrawn soon, by UUID: they are allocated where nothing else is left.
     ``shared`` says, by UUID, which are listed several times: once for each container.
+    ``left_over`` are all ids that pods hold of those slices of which some pods got an id that the
+    list would not have: of a slice with fewer shares than before. They stand on the list in place
+    of ids that are free, so that it never has more than there are shares.
     """
 
     slices: tuple[MigSlice, ...]
@@ -37,6 +40,7 @@ class SliceOffer:
     shared: Mapping[str, Shared] = field(default_factory=dict)
     keep: bool = False
     leaving: frozenset[str] = frozenset()
+    left_over: frozenset[str] = frozenset()
 
     @property
     def noun(self) -> str:
@@ -59,11 +63,17 @@ class SliceOffer:
 
     def _ids(self, s: MigSlice) -> list[str]:
         one = self.shared.get(s.uuid)
-        return [s.uuid] if one is None else [replica(s.uuid, i) for i in range(one.replicas)]
+        if one is None:
+            return [s.uuid]
+        held = sorted(device for device in self.left_over if shared_uuid(device) == s.uuid)
+        free = (device for device in replicas(s.uuid, one) if device not in self.left_over)
+        return sorted([*held, *free][: one.replicas])
 
     def known(self) -> Collection[str]:
-        """Return what may be allocated."""
-        return {device for s in (*self.slices, *self.withdrawn) for device in self._ids(s)}
+        """Return what may be allocated: also what a held id has just taken the place of."""
+        there = (*self.slices, *self.withdrawn)
+        spare = (replicas(s.uuid, self.shared[s.uuid]) for s in there if s.uuid in self.shared)
+        return {device for s in there for device in self._ids(s)}.union(*spare)
 
     def problem(self, ids: Sequence[str]) -> str:
         """Refuse more than one of what is shared where that is asked for, in NVIDIA's words."""
@@ -139,20 +149,46 @@ class SliceOffer:
     def _spread(
         self, available: Sequence[str], must_include: Sequence[str], size: int
     ) -> list[str]:
-        """Choose shares of slices that have the most left ("distributed" in NVIDIA's plugin)."""
+        """Choose shares of slices that have the most left ("distributed" in NVIDIA's plugin).
+
+        Of a slice that more pods hold than are to have a share, none is left while one of them
+        has ended. An id whose pod may still be there comes after one that is free.
+        """
         chosen = list(must_include)
-        left = Counter(map(shared_uuid, available))
+        left = self._left(available)
         left.subtract(map(shared_uuid, chosen))
         free = [device for device in available if device not in chosen]
         while free and len(chosen) < size:
-            best = max(free, key=lambda device: left[shared_uuid(device)])
+            best = max(free, key=lambda d: (left[shared_uuid(d)], d not in self.left_over))
             free.remove(best)
             chosen.append(best)
             left[shared_uuid(best)] -= 1
         return chosen[:size]
+
+    def _left(self, available: Sequence[str]) -> Counter[str]:
+        """Return how many more containers each slice may have, by what the kubelet has left."""
+        free, left = set(available), Counter(map(shared_uuid, available))
+        for s in self.slices:
+            held = {one for one in self.left_over if shared_uuid(one) == s.uuid}
+            if held and (shared := self.shared.get(s.uuid)) is not None:
+                left[s.uuid] = shared.replicas - len((held | set(self._ids(s))) - free)
+        return left
 
     def _fullest_first(self, available: Sequence[str]) -> list[Gpu]:
         free = set(available)
         return sorted(
             self.gpus, key=lambda gpu: (-sum(s.uuid not in free for s in gpu.slices), gpu.index)
         )
+
+
+def replicas(uuid: str, shared: Shared) -> list[str]:
+    """Return the device ids of a slice that is shared."""
+    return [replica(uuid, number) for number in range(shared.replicas)]
+
+
+def left_over(shared: Mapping[str, Shared], held: Collection[str]) -> frozenset[str]:
+    """Return the ids that pods hold of slices some ids of which are of more shares than now."""
+    ids = {device: shared_uuid(device) for device in held if is_share(device)}
+    ids = {device: uuid for device, uuid in ids.items() if uuid in shared}
+    fewer = {uuid for device, uuid in ids.items() if device not in replicas(uuid, shared[uuid])}
+    return frozenset(device for device, uuid in ids.items() if uuid in fewer)

@@ -99,6 +99,10 @@ class Cluster:
     admitted: int = 0
     pods_last_s: tuple[float, float] = (0.2, 0.6)
     agent_sees_api: bool = True
+    asks: bool = False
+    """Whether the kubelet asks the plugin which of several devices it prefers."""
+    crowds: int = 0
+    """Pods that got a share of a slice of which as many pods have one as are to have one."""
     intrusions: int = 0
     """Pods that share what another has alone, or have alone what others share."""
     told: list[bool] = field(default_factory=list)
@@ -271,6 +275,8 @@ class Cluster:
         taken = {shared_uuid(d) if name == HCA else d for _, d in self.pods.values()}
         free = [device for device in self.healthy().get(name, ()) if device not in taken]
         chosen = self.random.choice(free) if free else ""
+        if self.asks and free:
+            (chosen,) = self.offers[name].prefer(free, [], 1, [])
         if not chosen or self.allocations.allocate([chosen]) is not None:
             self.failed += 1
             self.bound[name] -= 1
@@ -279,6 +285,8 @@ class Cluster:
         beside = [d for _, d in self.pods.values() if shared_uuid(d) == shared_uuid(chosen)]
         alone = [d for d in (chosen, *beside) if d == shared_uuid(d)]
         self.intrusions += bool(name != HCA and beside and alone)
+        shared = getattr(self.offers[name], "shared", {}).get(shared_uuid(chosen))
+        self.crowds += shared is not None and len(beside) >= shared.replicas
         pod = f"pod-{self.admitted}"
         self.pods[pod] = (name, chosen)
         self.later(*self.pods_last_s, lambda: self.pod_ends(pod))
@@ -299,9 +307,13 @@ def run(
     seed: int,
     period_s: float,
     pods_last_s: tuple[float, float] = (0.2, 0.6),
+    *,
+    asks: bool = False,
 ) -> Cluster:
     before, after, _ = edit
-    cluster = Cluster(directory, random.Random(seed), before, period_s, pods_last_s=pods_last_s)
+    cluster = Cluster(
+        directory, random.Random(seed), before, period_s, pods_last_s=pods_last_s, asks=asks
+    )
     cluster.go_on(2 * period_s + 3)
     assert cluster.admitted
     cluster.wanted = after
@@ -333,6 +345,17 @@ def test_no_pod_shares_what_another_has_alone(edit: str, tmp_path: Path) -> None
     assert not cluster.told[-1]
     listed = cluster.healthy()[f"gpu.tessera.dev/{EDITS[edit][2]}"]
     assert len(listed) == 6 * (4 if EDITS[edit][1].sharing else 1)
+
+
+def test_of_fewer_shares_no_slice_has_more_than_that(tmp_path: Path) -> None:
+    """Pods outlast the change, some with ids that are on the list no more; others come."""
+    cluster = run(tmp_path, EDITS["fewer shares"], 0, 2.0, (3.0, 20.0), asks=True)
+    assert (cluster.failed, cluster.crowds) == (0, 0)
+    assert len(cluster.healthy()["gpu.tessera.dev/mig-1g.10gb"]) == 6 * 2
+    cluster.bound = dict.fromkeys(cluster.bound, 1000)  # no pod comes any more
+    cluster.go_on(20)
+    listed = cluster.healthy()["gpu.tessera.dev/mig-1g.10gb"]
+    assert {one.partition("::")[2] for one in listed} == {"0", "1"}
 
 
 @pytest.mark.parametrize("name", ["strategy single to mixed", "sharing ends with its name"])

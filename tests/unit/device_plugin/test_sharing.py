@@ -12,7 +12,7 @@ from device_plugin.agent.holding import ABSENT_S, HolderMemory
 from device_plugin.agent.loop import Agent
 from device_plugin.backends.gpud import Gpud
 from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.slices import SliceOffer
+from device_plugin.dp.slices import SliceOffer, left_over
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
 from device_plugin.inventory.resources import Kind, offered
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
@@ -81,6 +81,38 @@ def test_shares_are_spread_over_slices() -> None:
     assert [shared_uuid(one) for one in first] == ["MIG-1"]
     assert {shared_uuid(one) for one in offer().prefer(free, [], 4, [])} == {"MIG-0", "MIG-1"}
     assert offer().prefer(free, ["MIG-0::1"], 1, []) == ["MIG-0::1"]
+
+
+@pytest.mark.parametrize(
+    ("held", "listed"),
+    [
+        ((), {"::0", "::1", "::2"}),
+        (("::2",), {"::0", "::1", "::2"}),
+        (("::5",), {"::0", "::1", "::5"}),
+        (("::1", "::5"), {"::0", "::1", "::5"}),
+        (("::2", "::4", "::5"), {"::2", "::4", "::5"}),
+    ],
+)
+def test_a_share_of_more_than_there_are_now_stays_its_pod_s_and_counts_as_one(
+    held: tuple[str, ...], listed: set[str]
+) -> None:
+    every = {one.uuid: shared() for one in SLICES}
+    over = left_over(every, [*("MIG-0" + one for one in held), "MIG-1::0", "MIG-9::7", "MIG-8"])
+    made = replace(offer(), left_over=over)
+    ids = [device.ID for device in made.devices()]
+    assert {one.removeprefix("MIG-0") for one in ids if one.startswith("MIG-0")} == listed
+    assert [one for one in ids if one.startswith("MIG-1")] == [f"MIG-1::{n}" for n in range(3)]
+    assert set(made.known()) >= {*ids, "MIG-0::0", "MIG-0::1", "MIG-0::2"}
+
+
+def test_four_pods_of_three_shares_are_counted_as_three_and_no_other_gets_theirs() -> None:
+    held = [f"MIG-0::{number}" for number in range(2, 6)]
+    made = replace(offer(), left_over=left_over(offer().shared, held))
+    ids = [device.ID for device in made.devices()]
+    assert [one for one in ids if one.startswith("MIG-0")] == held[:3]
+    ended = ["MIG-0::2", "MIG-0::3", "MIG-1::2"]  # the kubelet knows before the agent
+    assert made.prefer(ended, [], 1, []) == ["MIG-1::2"]
+    assert made.prefer(ended[:2], [], 1, []) == ["MIG-0::2"], "a pod that is bound does not fail"
 
 
 def test_the_resource_has_the_name_that_sharing_gives_it() -> None:
