@@ -58,6 +58,9 @@ class ApiServer:
         self.broken = False
         self._changed = threading.Condition()
         self.lists = 0
+        self.node_reads = 0
+        self.refused = 0
+        """Reads while it was broken."""
         self.watches = 0
         self.forgotten = 0
         """Watches from a version before this one are answered with 410 Gone."""
@@ -210,6 +213,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
             url = urlparse(self.path)
             query = parse_qs(url.query)
             if api.broken:
+                api.refused += 1
                 self._answer(500, {"kind": "Status", "code": 500, "message": "etcd is away"})
             elif url.path == GPUS and query.get("labelSelector") != [f"{NODE_LABEL}={NODE}"]:
                 self._answer(403, {"kind": "Status", "code": 403, "message": "not your node"})
@@ -239,6 +243,7 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
             elif "/namespaces/team/resourceclaims/" in url.path:
                 self._find(api.claims, url.path.rsplit("/", 1)[1])
             elif url.path == f"/api/v1/nodes/{NODE}":
+                api.node_reads += 1
                 self._answer(200, api.node)
             elif "/pods/" in url.path:
                 self._find(api.pods, url.path.rsplit("/", 1)[1])

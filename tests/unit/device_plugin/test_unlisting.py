@@ -5,14 +5,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
+from api_server import NODE, ApiServer
 
-from device_plugin.agent import unlisting
-from device_plugin.agent.allocatable import FRESH_S, LONGEST_S, LOW_S, QUIET_MOST_S
+from device_plugin.agent import allocatable, unlisting
+from device_plugin.agent.allocatable import (
+    FRESH_S,
+    LONGEST_S,
+    LOW_S,
+    QUIET_MOST_S,
+    AllocatableWatch,
+)
 from device_plugin.agent.unlisting import Unlisting
 from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.kube import node_status
+from device_plugin.kube.client import Kube
 from device_plugin.kube.node_status import NodeStatus
 from mig import geometry
 
@@ -30,6 +38,14 @@ SLICES = tuple(map(mig_slice, range(4)))
 GPU = Gpu("GPU-1", 0, BOARD, "Healthy", SLICES)
 
 
+class LooksAtEachPass(AllocatableWatch):
+    """For what is decided by a look, whenever that is made."""
+
+    def _look_again_at(self, seen: allocatable._Resource) -> float:
+        del seen
+        return float("-inf")
+
+
 @dataclass
 class Node:
     """What the API server has of a node, and an agent that reads it."""
@@ -40,9 +56,11 @@ class Node:
     reachable: bool = True
     leaving: tuple[MigSlice, ...] = SLICES[:3]
     resource: str = RESOURCE
+    watch: type[AllocatableWatch] = LooksAtEachPass
 
     def __post_init__(self) -> None:
         self.unlisting = Unlisting(self.look, lambda: self.now)
+        self.unlisting._watch = self.watch(self.look, lambda: self.now)
 
     def look(self) -> NodeStatus:
         if not self.reachable:
@@ -188,7 +206,7 @@ class Cluster:
     pending: list[tuple[float, Callable[[], None]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.node = Node(allocatable=self.random.choice((0, 4)), leaving=())
+        self.node = Node(allocatable=self.random.choice((0, 4)), leaving=(), watch=AllocatableWatch)
         self.listed, self.held, self.bound = 4, 0, 0
         self.failed, self.unlisted_after = 0, 0.0
         self.known_active = 4
@@ -271,6 +289,40 @@ def test_the_old_order_fails_pods(monkeypatch: pytest.MonkeyPatch) -> None:
         while cluster.now < cluster.edit_at + 5:
             cluster.tick()
     assert sum(cluster.failed > 0 for cluster in clusters) >= 10
+
+
+def count_reads(api: ApiServer, watch: AllocatableWatch, now: list[float], lowers: bool) -> int:
+    """Make passes until devices may leave, or their time is over; return how often was read.
+
+    The kubelet writes every 10 s what it can raise, and the operator lowers it 0.3 s later.
+    """
+    begin, before = now[0], api.node_reads
+    while now[0] - begin < LONGEST_S:
+        written = int(now[0] / 10) if lowers else 0
+        low = lowers and now[0] - 10 * written >= 0.3
+        api.node["status"]["allocatable"][RESOURCE] = "0" if low else "4"
+        api.node["metadata"]["managedFields"] = [entry("kubelet", f"t{written}", "Ready")]
+        if watch.lowered([RESOURCE], {}):
+            break
+        now[0] += 0.4  # as the loop does while it waits
+    assert (now[0] - begin < LONGEST_S) == lowers
+    watch.lowered([], {})
+    return api.node_reads - before
+
+
+def test_a_wait_costs_the_api_server_few_reads() -> None:
+    """Thousands of nodes may wait at the same time; a look at each pass was 2.5 reads a second."""
+    now = [1001.0]
+    with ApiServer() as api:
+        look = Kube(NODE, api.client()).node_status
+        watch = AllocatableWatch(look, lambda: now[0])
+        assert count_reads(api, watch, now, lowers=False) <= 22
+        assert count_reads(api, watch, now, lowers=True) <= 22
+        now[0] = 2001.0
+        assert count_reads(api, watch, now, lowers=True) <= 12, "it knows the kubelet's period"
+        now[0], api.broken = 3001.0, True
+        assert count_reads(api, watch, now, lowers=False) == 0
+        assert api.refused <= 26
 
 
 def entry(manager: str, time: str, *fields: str, subresource: str = "status") -> dict[str, object]:
