@@ -18,11 +18,17 @@ _COMPILE = {
     "test_worker_native.py": ("worker",),
     "test_worker_stats.py": ("worker/stats.c",),
 }
+_COMPILE_HCA = {
+    "test_hca_part_pace.py": ("hca/wire_pace.c", "hca/rates.c"),
+    "test_hca_part_rate.py": ("hca/wire_rate.c", "hca/rates.c"),
+    "test_hca_part_send.py": ("hca/wire_send.c", "hca/wire_ways.c", "hca/wire_icrc.c"),
+}
 # Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
 _HCA_TESTS = tuple(
     f"{_UNIT}/test_hca_{name}.py"
     for name in (
         *("engine", "verbs", "policy", "datagrams", "hostile", "hostile_verbs", "raw", "windows"),
+        *("boundaries", "hostile_slots", "message_lengths", "turns"),
         *("reachability", "wire", "wire_atomics", "wire_broker", "wire_congestion"),
         *("wire_datagrams", "wire_faults", "wire_groups", "wire_hostile", "wire_policy"),
         *("wire_qos", "wire_reachability", "wire_saving", "wire_unreliable"),
@@ -199,7 +205,7 @@ ROOMS = (
         "hca",
         (f"{_NATIVE}/hca/**/*.c",),
         (
-            _HCA_TESTS,
+            (*(f"{_UNIT}/{test}" for test in _COMPILE_HCA), *_HCA_TESTS),
             (
                 f"{_UNIT}/test_rdmacm_*.py",
                 f"{_UNIT}/test_hcad_*.py",
@@ -208,6 +214,10 @@ ROOMS = (
             ),
             ("tests/integration/test_run_hca*.py",),
         ),
+        {
+            f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
+            for test, seen in _COMPILE_HCA.items()
+        },
     ),
     Room(
         "libnvml",

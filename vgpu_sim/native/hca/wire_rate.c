@@ -44,7 +44,11 @@ static void raise(struct wire_congestion *congestion) {
 unsigned wire_congestion_advance(struct wire_congestion *congestion, uint64_t now_ns) {
   unsigned steps = 0;
   for (; congestion->limited && now_ns >= congestion->next_ns; congestion->next_ns += STEP_NS) {
-    if (++steps > MOST_STEPS) set_rate(congestion, LINE_RATE);
+    if (steps == MOST_STEPS) {
+      set_rate(congestion, LINE_RATE);
+      break;
+    }
+    steps++;
     congestion->alpha *= 1 - G;
     congestion->times++;
     raise(congestion);

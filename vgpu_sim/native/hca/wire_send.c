@@ -146,7 +146,8 @@ unsigned wire_flush(struct hca *hca) {
     }
     const unsigned unsent = send_all(wired->wire, wired->wire->fds[wired->lane], 0, messages);
     if (unsent) {
-      left = batch->count - starts[messages - unsent];
+      at = starts[messages - unsent];
+      left = batch->count - at;
       wired->wire->counts.full++;
     }
     wired->wire->counts.sent += at - first;
