@@ -66,7 +66,7 @@ class _Call(ctypes.Structure):
 
 
 class Message(ctypes.Structure):
-    """A message that the engine handed to its kernel; -1 stands for what it did not say."""
+    """A message that the engine handed to its kernel; -1 stands for what it left out."""
 
     _fields_ = tuple(
         (name, c_int)
@@ -133,7 +133,7 @@ class Parts:
         self.library.parts_begin(c_bool(segments))
 
     def set_clock(self, ns: int) -> None:
-        """Say what time it is."""
+        """Set the time."""
         self.now_ns = ns
         self.library.parts_set_clock(c_uint64(ns))
 

@@ -1,5 +1,5 @@
-/* Parts of the HCA's engine without its threads and sockets: time is what the test says, and packets
- * go to a kernel that answers as the test says. */
+/* Parts of the HCA's engine without its threads and sockets: the test sets the time, and
+ * packets go to a kernel whose answers the test sets. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ int parts_towards(unsigned own_wire, uint8_t own, unsigned index, unsigned wire,
   return found ? (int)(found - wires) : -1;
 }
 
-/* What the kernel says to the next call: so many messages, or an error below zero. */
+/* What the kernel answers to the next call: so many messages, or an error below zero. */
 void parts_answer(int answer) { answers[answer_count++] = answer; }
 
 static int value_of(struct msghdr *header, int level, int type) {

@@ -63,7 +63,7 @@ def test_a_class_may_be_ahead_by_its_weight_and_no_byte_more(parts, weight, over
     assert not other.is_held(), "it is the other's turn"
 
 
-def test_who_is_alone_waits_for_nobody_and_who_comes_later_has_saved_nothing(parts):
+def test_a_class_alone_does_not_wait_and_a_later_one_has_saved_nothing(parts):
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1), HcaQosClass(weight=1))
     one, other, third = (Sender(parts, number, number + 1) for number in range(3))
     for _ in range(8):
@@ -87,7 +87,7 @@ def test_a_class_that_was_away_keeps_what_it_had_too_much(parts):
     assert not one.is_held()
     one.spend(2 * LEAD)
     one.end(more=False)
-    assert not other.is_held(), "nobody else could send"
+    assert not other.is_held(), "no other could send"
     assert one.is_held()
     other.spend(LEAD)
     assert not one.is_held()
@@ -102,7 +102,7 @@ def test_queue_pairs_of_one_class_do_not_wait_for_each_other(parts):
         assert not sender.is_held()
     assert parts.library.parts_ready() == 2
     assert not without.is_held()
-    assert not first.is_held(), "who has no class begins beside them"
+    assert not first.is_held(), "one without a class begins beside them"
     first.spend(LEAD + 1)
     assert first.is_held()
     assert second.is_held()
@@ -110,7 +110,7 @@ def test_queue_pairs_of_one_class_do_not_wait_for_each_other(parts):
     assert not second.is_held()
 
 
-def test_who_could_send_is_counted_once_and_in_its_class(parts):
+def test_a_queue_pair_that_could_send_is_counted_once_and_in_its_class(parts):
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1))
     ready, ready_of = parts.library.parts_ready, parts.library.parts_ready_of
     one, other = Sender(parts, 0, 1), Sender(parts, 1, 1)
@@ -135,7 +135,7 @@ def test_who_could_send_is_counted_once_and_in_its_class(parts):
 
 
 @pytest.mark.parametrize(("spent", "held"), [(0, True), (1, False)])
-def test_who_has_less_than_it_is_promised_goes_first(parts, spent, held):
+def test_a_class_that_has_less_than_its_promise_goes_first(parts, spent, held):
     """``spent`` bytes beyond its promise, it is like any other."""
     parts.set_classes(HcaQosClass(weight=1), HcaQosClass(weight=1, bytes_at_least=1000))
     one, promised = Sender(parts, 0, 1), Sender(parts, 1, 2)
@@ -146,7 +146,7 @@ def test_who_has_less_than_it_is_promised_goes_first(parts, spent, held):
     assert one.is_held(), "a byte a millisecond"
 
 
-def test_who_is_promised_something_goes_on_however_far_it_is_ahead(parts):
+def test_a_class_below_its_promise_goes_on_however_far_it_is_ahead(parts):
     parts.set_classes(
         HcaQosClass(weight=1, bytes_at_least=SECOND), HcaQosClass(weight=1, bytes_at_least=SECOND)
     )
@@ -221,7 +221,7 @@ def test_a_port_holds_all_that_it_sends(parts):
         (WAITS_FOR_PEER, -1, 1),
     ],
 )
-def test_who_wakes_sooner_for_its_wire_anyway_is_left_alone(parts, why, before, waits):
+def test_a_queue_pair_that_wakes_sooner_for_its_wire_keeps_its_time(parts, why, before, waits):
     parts.library.parts_port(0, 1000)
     one = Sender(parts, 0)
     one.spend(7)
@@ -232,7 +232,7 @@ def test_who_wakes_sooner_for_its_wire_anyway_is_left_alone(parts, why, before, 
 
 
 @pytest.mark.parametrize("more", [True, False])
-def test_who_is_not_held_goes_on_if_there_is_more(parts, more):
+def test_a_queue_pair_that_is_not_held_goes_on_if_there_is_more(parts, more):
     parts.set_classes(HcaQosClass(weight=1))
     one = Sender(parts, 0, 1)
     assert not one.is_held()
@@ -241,7 +241,7 @@ def test_who_is_not_held_goes_on_if_there_is_more(parts, more):
     assert parts.library.parts_waits() == 0
 
 
-def test_nobody_waits_for_who_is_held_by_a_ceiling_but_for_who_is_held_by_the_port(parts):
+def test_others_wait_for_one_that_its_port_holds_but_not_its_ceiling(parts):
     parts.library.parts_port(0, 1000)
     parts.set_classes(HcaQosClass(weight=1, bytes_at_most=10), HcaQosClass(weight=1))
     one, other = Sender(parts, 0, 1), Sender(parts, 1, 2)
@@ -255,7 +255,7 @@ def test_nobody_waits_for_who_is_held_by_a_ceiling_but_for_who_is_held_by_the_po
     assert parts.library.parts_ready_of(2) == 1, "the port: it could send"
 
 
-def test_congestion_holds_a_queue_pair_alone_and_before_its_class_is_asked(parts):
+def test_congestion_holds_a_queue_pair_alone_and_before_its_class_does(parts):
     parts.set_classes(HcaQosClass(weight=1))
     one, other = Sender(parts, 0, 1), Sender(parts, 1, 1)
     congestion = parts.library.parts_congestion(0, 0)
@@ -288,8 +288,8 @@ def test_the_time_of_a_turn_is_that_of_its_first_packet(parts):
         *((2, WRITE_ONLY, 2), (2, CNP, 0), (3, WRITE_ONLY, 0x6A), (3, CNP, 192)),
     ],
 )
-def test_a_class_says_what_its_packets_are_marked_with(parts, qos_class, opcode, tos):
-    """Whatever else was asked for; two classes, so that the third is none."""
+def test_a_class_sets_what_its_packets_are_marked_with(parts, qos_class, opcode, tos):
+    """Whatever the program set; two classes, so that the third is none."""
     parts.set_classes(
         HcaQosClass(weight=1, traffic_class=40, cnp_traffic_class=96), HcaQosClass(weight=1)
     )

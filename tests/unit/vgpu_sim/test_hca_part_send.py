@@ -36,7 +36,7 @@ ANSWERS = {
     "refuses the last": ([3, -errno.ENETUNREACH], [[1, 2, 3, 4], [4]], 0, 1),
     "refuses two": ([-errno.EPERM] * 2, [[1, 2, 3, 4], [2, 3, 4], [3, 4]], 0, 2),
     "refuses all": ([-errno.EPERM] * 4, [[1, 2, 3, 4], [2, 3, 4], [3, 4], [4]], 0, 4),
-    "says nothing": ([0], [[1, 2, 3, 4], [2, 3, 4]], 0, 1),
+    "takes none": ([0], [[1, 2, 3, 4], [2, 3, 4]], 0, 1),
     "refuses one and has no room": ([-errno.EPERM, -errno.EAGAIN], [[1, 2, 3, 4], [2, 3, 4]], 3, 1),
 }
 
@@ -173,7 +173,7 @@ def test_a_way_that_cannot_cut_is_given_single_packets_from_then_on(cutting):
     assert {one.segment for one in cutting.calls[-1].messages} == {PLAIN}
 
 
-def test_a_single_packet_that_is_refused_says_nothing_of_cutting(cutting):
+def test_a_single_packet_that_is_refused_leaves_cutting_on(cutting):
     for opcode in (6, 7, 7):
         cutting.put(0, opcode=opcode)
     assert cutting.flush(-errno.EPERM) == 0
@@ -244,7 +244,7 @@ def test_which_wire_leads_from_one_address_to_another(parts, own_wire, own, inde
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 8])
-def test_a_flow_label_says_the_port_as_rdma_core_does(parts, lanes):
+def test_a_flow_label_chooses_the_port_as_rdma_core_does(parts, lanes):
     """ibv_flow_label_to_udp_sport() and rdma_calc_flow_label() of rdma-core's util."""
     parts.library.parts_lanes(0, lanes)
     for label, own, other in (
