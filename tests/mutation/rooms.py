@@ -231,7 +231,11 @@ ROOMS = (
         "verbs",
         tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
         (
-            ("tests/abi/test_verbs_*.py", "tests/abi/test_rdmacm_*.py"),
+            (
+                f"{_UNIT}/test_verbs_slots.py",
+                "tests/abi/test_verbs_*.py",
+                "tests/abi/test_rdmacm_*.py",
+            ),
             (
                 "tests/integration/test_run_hca.py",
                 "tests/integration/test_run_system_verbs.py",
@@ -239,6 +243,11 @@ ROOMS = (
                 "tests/integration/test_hcad_killed.py",
             ),
         ),
+        {
+            f"{_UNIT}/test_verbs_slots.py": tuple(
+                f"{_NATIVE}/libibverbs/{name}" for name in ("builder.c", "post.c")
+            )
+        },
     ),
 )
 LAST = frozenset(
