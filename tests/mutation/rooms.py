@@ -23,6 +23,12 @@ _COMPILE_HCA = {
     "test_hca_part_rate.py": ("hca/wire_rate.c", "hca/rates.c"),
     "test_hca_part_send.py": ("hca/wire_send.c", "hca/wire_ways.c", "hca/wire_icrc.c"),
 }
+_COMPILE_VERBS = {
+    "test_verbs_slots.py": ("libibverbs/builder.c", "libibverbs/post.c"),
+    "test_rdmacm_requests.py": tuple(
+        f"librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
+    ),
+}
 # Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
 _HCA_TESTS = tuple(
     f"{_UNIT}/test_hca_{name}.py"
@@ -232,7 +238,7 @@ ROOMS = (
         tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
         (
             (
-                f"{_UNIT}/test_verbs_slots.py",
+                *(f"{_UNIT}/{test}" for test in _COMPILE_VERBS),
                 "tests/abi/test_verbs_*.py",
                 "tests/abi/test_rdmacm_*.py",
             ),
@@ -244,9 +250,8 @@ ROOMS = (
             ),
         ),
         {
-            f"{_UNIT}/test_verbs_slots.py": tuple(
-                f"{_NATIVE}/libibverbs/{name}" for name in ("builder.c", "post.c")
-            )
+            f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
+            for test, seen in _COMPILE_VERBS.items()
         },
     ),
 )
