@@ -25,7 +25,12 @@ enum { ENTRIES = 8, MORE = 16 };
 
 static struct ibv_context *context;
 
-static int status(int returned) { return returned < 0 ? -errno : returned; }
+/* The next call that fails must set errno itself. */
+static int status(int returned) {
+  const int found = returned < 0 ? -errno : returned;
+  errno = 0;
+  return found;
+}
 
 static bool is_empty(const union ibv_gid *gid) {
   static const union ibv_gid none;
@@ -75,6 +80,7 @@ static void table(size_t count, unsigned flags, size_t more) {
 int main(void) {
   int count;
   context = ibv_open_device(ibv_get_device_list(&count)[0]);
+  errno = 0;
   union ibv_gid gid;
   unsigned type;
   uint16_t pkey;
