@@ -21,7 +21,11 @@ _SETTLED_S = 180
 
 # The kubelet lists a device that its plugin no longer serves until the plugin's end is noticed,
 # and allocatable is lowered later still: only a plugin that leaves in order can be faster.
-NO_PLUGIN = {"kubelet: the plugin died": ("UnexpectedAdmissionError", "no healthy devices")}
+NO_PLUGIN = {
+    "kubelet: the plugin died": ("UnexpectedAdmissionError", "no healthy devices"),
+    # The kubelet calls Allocate once.
+    "kubelet: the plugin died in a call": ("UnexpectedAdmissionError", "code = Unavailable"),
+}
 # A kubelet that ends cancels the calls of containerd that it is waiting for.
 CANCELLED = {"containerd: start cancelled": ("StartError", "context canceled")}
 # A container that ends while no containerd runs: its status is lost.
