@@ -171,6 +171,24 @@ def test_what_is_worth_a_look_is_what_a_change_concerns() -> None:
     assert fleet.see(said, {("MIGLayout", "l")}) == {("MIGLayout", "l")}  # and not its GPUs
 
 
+def test_faults_are_looked_at_again_when_a_gpu_changes_and_then_alone() -> None:
+    """What became of a fault stands in its GPU's status, which does not say which it was."""
+    fleet = Fleet()
+    faults: Any = {"f": None, "g": None}
+    first = replace(world(node("n1"), pool(), gpu("n1"), layout("l")), faults=faults)
+    fleet.see(replace(first, index=fleet), ())
+
+    def touched(*changes: Named) -> set[Named]:
+        found = fleet.see(replace(first, index=fleet), changes)
+        return {one for one in found if one[0] == "GPUFault"}
+
+    (name,) = first.gpus
+    assert touched(("GPU", name)) == {("GPUFault", "f"), ("GPUFault", "g")}
+    for kind in ("Node", "GPUPool", "MIGLayout", "Agent"):
+        assert touched((kind, {"Node": "n1", "GPUPool": "p"}.get(kind, "l"))) == set(), kind
+    assert touched() == set()
+
+
 def calls_of(work: Callable[[], object]) -> int:
     """Count the Python functions that are called."""
     count = 0
