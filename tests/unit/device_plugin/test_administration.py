@@ -59,3 +59,37 @@ def test_a_connection_is_used_again_whatever_its_descriptors_number(
         client.close()
         server.join(30)
         assert not server.is_alive()  # one connection was enough
+
+
+class Plain(Administration):
+    """A client of a daemon."""
+
+    daemon, refused, unreachable = "echo", DaemonError, DaemonUnreachable
+
+
+@pytest.mark.parametrize("answer", [b"", b"no JSON\n", b'{"id": 1, "res'], ids=repr)
+def test_a_call_that_failed_leaves_nothing_for_the_next_one(tmp_path: Path, answer: bytes) -> None:
+    """The next one has a connection of its own: an answer that came late would be taken for its."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+
+        def serve() -> None:
+            first, _ = listener.accept()
+            with first:
+                first.recv(4096)
+                if answer:
+                    first.sendall(answer)
+                first.shutdown(socket.SHUT_WR)
+                _answer(listener)
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        client = Plain(tmp_path / "socket")
+        with pytest.raises(DaemonUnreachable):
+            client.call("hear")
+        assert client._connection is None
+        assert client.call("hear") == {"heard": True}
+        client.close()
+        server.join(30)
+        assert not server.is_alive()

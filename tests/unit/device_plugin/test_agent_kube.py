@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from http_stub import Answer, HttpStub, Request
 from kubernetes.client import ApiClient, Configuration
 
 from device_plugin.errors import ClusterError
+from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube import client as adapter
 from device_plugin.kube.client import Kube
@@ -61,6 +63,61 @@ def test_a_gpu_that_is_gone_needs_no_status() -> None:
         kube(stub).apply_status("g", GPUStatus())
     with HttpStub(lambda _: refused(409)) as stub, pytest.raises(ClusterError, match="why not"):
         kube(stub).apply_status("g", GPUStatus())
+
+
+@pytest.mark.parametrize(
+    ("put", "about", "namespace", "kind"),
+    [
+        (
+            lambda on: on.pod_event(HolderPod("team", "train", "u"), "Why", "words"),
+            {"apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "train", "uid": "u"},
+            "team",
+            "Warning",
+        ),
+        (
+            lambda on: on.pod_event(HolderPod("team", "train", "u"), "Why", "words", False),
+            {"apiVersion": "v1", "kind": "Pod", "namespace": "team", "name": "train", "uid": "u"},
+            "team",
+            "Normal",
+        ),
+        (
+            lambda on: on.gpu_event("g", "u", "Why", "words", True),
+            {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "GPU", "name": "g", "uid": "u"},
+            "default",
+            "Warning",
+        ),
+        (
+            lambda on: on.gpu_event("g", "u", "Why", "words", False),
+            {"apiVersion": "gpu.tessera.dev/v1alpha1", "kind": "GPU", "name": "g", "uid": "u"},
+            "default",
+            "Normal",
+        ),
+        (
+            lambda on: on.claim_event(ClaimRef("team", "job", "u"), "Why", "words"),
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceClaim",
+                "namespace": "team",
+                "name": "job",
+                "uid": "u",
+            },
+            "team",
+            "Warning",
+        ),
+    ],
+)
+def test_an_event_says_what_it_is_about(
+    put: Callable[[Kube], None], about: dict[str, str], namespace: str, kind: str
+) -> None:
+    with HttpStub(lambda _: Answer(document={})) as stub:
+        put(kube(stub))
+    (request,) = stub.requests
+    assert (request.method, request.path) == ("POST", f"/api/v1/namespaces/{namespace}/events")
+    sent = request.body
+    assert sent["involvedObject"] == about
+    assert sent["metadata"]["namespace"] == namespace
+    assert (sent["reason"], sent["message"], sent["type"]) == ("Why", "words", kind)
+    assert (sent["count"], sent["source"]["host"]) == (1, "n")
 
 
 def test_an_event_is_put_on_the_pod_and_counted_when_it_is_known() -> None:

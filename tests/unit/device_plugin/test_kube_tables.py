@@ -3,9 +3,13 @@
 from typing import Any
 
 import pytest
+from http_stub import Answer, HttpStub
+from kubernetes.client import ApiClient, Configuration
 
+from device_plugin.errors import ClusterError
 from device_plugin.kube import tables
-from device_plugin.kube.tables import Tables
+from device_plugin.kube.tables import Tables, TablesKube
+from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 
 OWNERS = [{"kind": "ClusterRole", "name": "r"}, {"kind": "Node", "name": "n"}]
 SPEC = {"generation": "7", "tables": "text"}
@@ -35,3 +39,24 @@ def test_an_object_without_what_tables_need_is_no_table(missing: str) -> None:
     for found in (spec, None):
         with pytest.raises(KeyError):
             tables._read({"metadata": {"uid": "u"}, "spec": found})
+
+
+@pytest.mark.parametrize(
+    ("code", "there"), [(200, True), (404, False), (409, False), (405, None), (410, None)]
+)
+def test_an_object_that_is_another_by_now_is_not_acknowledged(
+    code: int, there: bool | None
+) -> None:
+    def answer(_: object) -> Answer:
+        return Answer(code, {"kind": "Status", "code": code, "message": "why not"})
+
+    with HttpStub(answer) as stub:
+        kube = TablesKube("n", "ours", ApiClient(Configuration(host=stub.url)))
+        if there is None:
+            with pytest.raises(ClusterError, match="why not"):
+                kube.acknowledge("u", RDMANodeTablesStatus())
+        else:
+            assert kube.acknowledge("u", RDMANodeTablesStatus()) == there
+    (request,) = stub.requests
+    assert request.path.endswith("/rdmanodetables/n/status")
+    assert request.body["metadata"] == {"name": "n", "uid": "u"}

@@ -1,0 +1,164 @@
+"""Which links get and lose the classifier, and which drops are counted; ``nft`` is a double."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer import links
+from device_plugin.second_layer.links import Links
+from rdma.second_layer import JOINED, TABLE, Interface, removal
+
+
+class Kernel:
+    """Classifiers of links, and how much each queue has dropped."""
+
+    def __init__(self, *standing: int) -> None:
+        self.standing = set(standing)
+        self.drops: dict[int, int] = {}
+        self.made: list[int] = []
+
+    def classify(self, link: int) -> None:
+        """Put one."""
+        self.made.append(link)
+        self.standing.add(link)
+
+    def declassify(self, link: int) -> None:
+        """Take one away."""
+        self.standing.remove(link)
+
+    def classified(self) -> frozenset[int]:
+        """Return where one is."""
+        return frozenset(self.standing)
+
+    def classifier_drops(self) -> dict[int, int]:
+        """Return what was dropped."""
+        return self.drops
+
+
+class Tool:
+    """Stands for nft: notes what it is given, and lists counters."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.counters: Any = {"nftables": []}
+        program = folder / "nft"
+        program.write_text(
+            '#!/bin/sh\ncd "${0%/*}"\n'
+            'case "$1" in\n-f) cat >loaded; cat says >&2; read status <status; exit $status;;\n'
+            "*) cat counters;;\nesac\n"
+        )
+        program.chmod(0o755)
+        self.refuse("")
+
+    def refuse(self, says: str, status: int | None = None) -> None:
+        """Have it end with a status, by default 1 where it says something."""
+        (self._folder / "says").write_text(says)
+        (self._folder / "status").write_text(f"{bool(says) if status is None else status:d}\n")
+
+    def list_counters(self, document: object) -> None:
+        """Have it answer."""
+        (self._folder / "counters").write_text(
+            document if isinstance(document, str) else json.dumps(document)
+        )
+
+    @property
+    def loaded(self) -> str:
+        """Return what it was given last."""
+        return (self._folder / "loaded").read_text()
+
+
+def counter(name: str, packets: int, table: str = TABLE) -> dict[str, Any]:
+    return {"counter": {"name": name, "packets": packets, "bytes": 9, "table": table}}
+
+
+Make = Callable[[Kernel], Links]
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
+    made = Tool(tmp_path)
+    made.list_counters({"nftables": []})
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(links, "ruleset", lambda tables, listed, **_: f"rules of {len(listed)}\n")
+    return made
+
+
+def interfaces(*indexes: int) -> list[Interface]:
+    return [Interface(f"v{one}", (), None, 4096, one) for one in indexes]
+
+
+def make(kernel: Kernel) -> Links:
+    unused: Any = kernel
+    return Links(unused)
+
+
+TABLES: Any = None
+
+
+def test_each_link_has_a_classifier_once_and_others_lose_it(tool: Tool) -> None:
+    kernel = Kernel(9)
+    its = make(kernel)
+    its.apply(TABLES, interfaces(3, 1))
+    assert (kernel.made, kernel.standing, tool.loaded) == ([1, 3], {1, 3}, "rules of 2\n")
+    its.apply(TABLES, interfaces(3, 4))
+    assert (kernel.made, kernel.standing) == ([1, 3, 4], {3, 4})
+    its.apply(TABLES, interfaces(3, 1))
+    assert (kernel.made, kernel.standing) == ([1, 3, 4, 1], {1, 3})
+    its.remove()
+    assert (kernel.standing, tool.loaded) == (set(), removal())
+    its.apply(TABLES, interfaces(3))
+    assert kernel.made == [1, 3, 4, 1, 3]  # what was removed is put again
+
+
+def test_rules_that_are_refused_take_no_classifier_away(tool: Tool) -> None:
+    """A link is classified before its rules and loses it after: it is never without both."""
+    kernel = Kernel()
+    its = make(kernel)
+    its.apply(TABLES, interfaces(1, 2))
+    tool.refuse("syntax error\nmore of it\n")
+    with pytest.raises(SecondLayerError, match=r"nft -f -: syntax error$"):
+        its.apply(TABLES, interfaces(2, 3))
+    assert kernel.standing == {1, 2, 3}
+    tool.refuse("a warning\n", 0)
+    its.apply(TABLES, interfaces(2, 3))
+    assert kernel.standing == {2, 3}
+    tool.refuse("", 7)
+    with pytest.raises(SecondLayerError, match="nft -f -: 7"):
+        its.remove()
+    assert kernel.standing == {2, 3}
+
+
+def test_drops_are_those_of_our_counters_and_classified_links(tool: Tool) -> None:
+    kernel = Kernel()
+    its = make(kernel)
+    assert its.drops() == {JOINED: 0}
+    its.apply(TABLES, interfaces(1, 2, 3))
+    kernel.drops = {1: 5, 3: 7, 8: 100}  # 8: another's queue; 2 has none
+    tool.list_counters(
+        {"nftables": [{"metainfo": {}}, counter("a", 4), counter("b", 6, "another")]}
+    )
+    assert its.drops() == {
+        "a": 4,
+        f"link_1_from_{JOINED}": 5,
+        f"link_3_from_{JOINED}": 7,
+        JOINED: 12,
+    }
+
+
+@pytest.mark.parametrize("answer", ["", "[]", "{}", '{"nftables": [{"counter": {}}]}'])
+def test_counters_that_cannot_be_read_are_an_error(tool: Tool, answer: str) -> None:
+    its = make(Kernel())
+    tool.list_counters(answer)
+    with pytest.raises(SecondLayerError, match="list counters"):
+        its.counts()
+
+
+def test_an_image_without_the_tool_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SecondLayerError, match="nft is missing"):
+        make(Kernel())
