@@ -3,6 +3,7 @@
 import fcntl
 import json
 import resource
+import select
 import socket
 import threading
 from pathlib import Path
@@ -93,3 +94,29 @@ def test_a_call_that_failed_leaves_nothing_for_the_next_one(tmp_path: Path, answ
         client.close()
         server.join(30)
         assert not server.is_alive()
+
+
+def test_a_daemon_that_was_started_again_costs_no_call(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+        listener.listen()
+
+        def serve() -> None:
+            for _ in range(2):
+                connection, _ = listener.accept()
+                with connection, connection.makefile("rb") as lines:
+                    asked = json.loads(next(lines))
+                    connection.sendall(b'{"id": %d, "result": {}}\n' % asked["id"])
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        client = Plain(tmp_path / "socket")
+        for _ in range(2):
+            assert client.call("hear") == {}
+            assert client._connection is not None
+            assert select.select([client._connection], [], [], 30)[0]  # it has hung up
+        server.join(30)
+        with pytest.raises(DaemonUnreachable):
+            client._timeout_s = 0.01
+            client.call("hear")
+        client.close()
