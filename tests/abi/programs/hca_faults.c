@@ -1,7 +1,7 @@
-/* Makes objects while one of the library's own calls of the system fails, as a test says it: each line
- * on standard input is "make KIND PLACE", whose PLACE-th call fails if there are so many, or "drop
- * KIND". Answers with an errno value, whether a call has failed, this process's descriptors and
- * mappings of hcad's, and whether what was there before still works. */
+/* Makes objects while one of the library's calls of the system fails. Each line on standard input is
+ * "make KIND PLACE", whose PLACE-th call fails if there are so many, or "drop KIND -1". Answers with
+ * an errno value, whether a call has failed, this process's descriptors and mappings of hcad's, and
+ * whether what was there before still works. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>

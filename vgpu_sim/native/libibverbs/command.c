@@ -88,7 +88,7 @@ static int receive(struct tsr_context *context, uint16_t type, uint32_t request,
   return error;
 }
 
-/* Places for the descriptors of an answer. One that finds none is lost, with the object that it is of. */
+/* Places for the descriptors of an answer: one that finds none is lost, and with it its object. */
 struct places {
   int held[TSR_MAX_FDS];
   unsigned count;

@@ -88,7 +88,7 @@ static uint64_t page_bytes(uint32_t entries) {
   return (bytes + TESSERA_HCA_PAGE_BYTES - 1) & ~(TESSERA_HCA_PAGE_BYTES - 1);
 }
 
-/* A page of the old size again, in the old one's place. The queue without one is no queue any more. */
+/* A page of the old size again, in the old one's place: a queue without one is none any more. */
 static void move_back(struct tsr_cq *cq) {
   tessera_hca_created made;
   int fd;

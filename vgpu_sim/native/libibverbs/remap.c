@@ -270,8 +270,8 @@ bool tsr_is_pinned(const struct tsr_segment *segment, const void *address, size_
   return at >= end;
 }
 
-/* Puts back what the program has not unmapped of a segment. False where there is no memory for it: the
- * segment stays, and what is not put back is registered again as it is. */
+/* Puts back what the program has not unmapped of a segment. False where there is no memory for it:
+ * the segment stays, and what is not put back is registered again as it is. */
 static bool put_all_back(const struct tsr_segment *segment) {
   enum { PARTS = 16 };
   struct tsr_segment parts[PARTS];
