@@ -20,6 +20,7 @@ static unsigned rings;
 static uint8_t data[2][8] = {"12345678", "abcdefgh"};
 static struct ibv_sge list[2] = {{0x1111222233334444, 0x55, 0x66}, {0x7777, 0x88, ODP_KEY}};
 static struct ibv_sge inlined[2] = {{0, 8, 1}, {0, 3, 2}};
+static uint8_t most[TESSERA_HCA_MAX_INLINE_BYTES];
 static struct ibv_ah ah = {.handle = 0xA1};
 static struct ibv_mr mr = {.lkey = 0xB1};
 static struct ibv_mw window = {.rkey = 0xC1, .type = TESSERA_VERBS_MW_TYPE_TYPE_2};
@@ -119,8 +120,21 @@ static void by_post(void) {
   posted("inline", rc, ((struct ibv_send_wr){.sg_list = inlined, .num_sge = 2,
                                               .send_flags = 6 | TESSERA_VERBS_SEND_INLINE,
                                               .opcode = TESSERA_VERBS_OPCODE_SEND}));
+  struct ibv_sge whole[2] = {{(uintptr_t)most, sizeof most, 0}, {(uintptr_t)most, 1, 0}};
+  wr = (struct ibv_send_wr){.sg_list = whole, .num_sge = 1, .send_flags = 6,
+                            .opcode = TESSERA_VERBS_OPCODE_SEND};
+  wr.send_flags |= TESSERA_VERBS_SEND_INLINE;
+  posted("all that goes inline", rc, wr);
+  wr.num_sge = 2;
+  posted("a byte more inline", rc, wr);
+  wr.send_flags = 6;
+  wr.num_sge = TESSERA_HCA_MAX_SGE + 1;
+  posted("an element too many", rc, wr);
+  wr.num_sge = -1;
+  posted("less than none", rc, wr);
+  wr.num_sge = 2;
   struct ibv_sge gone[2] = {list[0], {0x9999, 1, GONE_KEY}};
-  wr.opcode = TESSERA_VERBS_OPCODE_SEND, wr.sg_list = gone;
+  wr.sg_list = gone;
   posted("a region that has gone", rc, wr);
 }
 
@@ -150,6 +164,12 @@ static void by_builder(void) {
   BUILT("bind", rc, 6, ex->wr_bind_mw(ex, &window, 0x5050, &info));
   BUILT("bind nothing", rc, 6, ex->wr_bind_mw(ex, &window, 0x5050, &nothing));
   BUILT("inline", rc, 6, (ex->wr_send(ex), ex->wr_set_inline_data_list(ex, 2, buffers)));
+  const struct ibv_data_buf whole[2] = {{most, sizeof most}, {most, 1}};
+  BUILT("all that goes inline", rc, 6,
+        (ex->wr_send(ex), ex->wr_set_inline_data_list(ex, 1, whole)));
+  BUILT("a byte more inline", rc, 6, (ex->wr_send(ex), ex->wr_set_inline_data_list(ex, 2, whole)));
+  BUILT("an element too many", rc, 6,
+        (ex->wr_send(ex), ex->wr_set_sge_list(ex, TESSERA_HCA_MAX_SGE + 1, list)));
   BUILT("one", rc, 6 | TESSERA_VERBS_SEND_INLINE,
         (ex->wr_send(ex), ex->wr_set_sge(ex, ODP_KEY, 0x7777, 0x88)));
   BUILT("one inline", rc, 6, (ex->wr_send(ex), ex->wr_set_inline_data(ex, data[1], 5)));
@@ -179,6 +199,7 @@ static void receive(const char *name, int count, struct ibv_sge *of, uint32_t us
 int main(void) {
   struct ibv_srq srq = {.handle = 1};
   struct ibv_sge gone = {0x9999, 1, GONE_KEY};
+  memset(most, 'z', sizeof most);
   by_post();
   by_builder();
   receive("a list", 2, list, 0, TESSERA_VERBS_STATE_INIT, NULL);
@@ -186,6 +207,8 @@ int main(void) {
   receive("no place", 2, list, DEPTH, TESSERA_VERBS_STATE_RTS, NULL);
   receive("a reset queue pair", 2, list, 0, TESSERA_VERBS_STATE_RESET, NULL);
   receive("a shared queue", 2, list, 0, TESSERA_VERBS_STATE_RTS, &srq);
+  receive("an element too many", TESSERA_HCA_MAX_SGE + 1, list, 0, TESSERA_VERBS_STATE_RTS, NULL);
+  receive("less than none", -1, list, 0, TESSERA_VERBS_STATE_RTS, NULL);
   receive("a region that has gone", 1, &gone, 0, TESSERA_VERBS_STATE_RTS, NULL);
   return 0;
 }

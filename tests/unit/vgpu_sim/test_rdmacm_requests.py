@@ -173,6 +173,17 @@ def test_a_bound_id_has_the_address_that_hcad_chose(cm, text, route, source, dev
     assert cm.seen.bindings == device
 
 
+@pytest.mark.parametrize(
+    ("source", "destination"),
+    [((V4, V4_IN, 3), (V6, V6_IN, 4)), ((V6, V6_IN, 4), ("::", bytes(16), 0))],
+    ids=["both families", "no destination"],
+)
+def test_a_route_is_both_of_an_ids_addresses(cm, source, destination):
+    route = CmRoute(there(*source[1:]), there(*destination[1:]))
+    cm.calls.tsr_id_set_route(cm.id, ctypes.byref(route))
+    assert cm.addresses() == (sock(source[0], source[2]), sock(destination[0], destination[2]))
+
+
 def test_what_is_refused_leaves_an_id_as_it_was(cm):
     unknown = create_string_buffer(b"\1\0" + bytes(26), 28)
     assert cm.call("bind_addr", None) == errno.EINVAL

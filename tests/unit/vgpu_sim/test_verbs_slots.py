@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal.hca import HcaRecvSlot, HcaSendSlot
+from vgpu_sim.hal.hca import HCA_MAX_INLINE_BYTES, HcaRecvSlot, HcaSendSlot
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsSend
 from vgpu_sim.native import build
 
@@ -40,6 +40,7 @@ SENDS: dict[str, tuple[Op, dict[str, int], Any]] = {
     ),
     "bind nothing": (Op.BIND_MW, WINDOW, ()),
     "inline": (Op.SEND, {}, b"12345678abc"),
+    "all that goes inline": (Op.SEND, {}, b"z" * HCA_MAX_INLINE_BYTES),
     "one": (Op.SEND, {}, LIST[1:]),
     "one inline": (Op.SEND, {}, b"abcde"),
 }
@@ -47,12 +48,19 @@ ERRORS = {
     ("posted", "datagram without address"): errno.EINVAL,
     ("posted", "a region that has gone"): errno.EFAULT,
     ("built", "a region that has gone"): errno.EFAULT,
+    ("posted", "a byte more inline"): errno.ENOMEM,
+    ("built", "a byte more inline"): errno.ENOMEM,
+    ("posted", "an element too many"): errno.EINVAL,
+    ("posted", "less than none"): errno.EINVAL,
+    ("built", "an element too many"): errno.EINVAL,
     ("built", "nothing"): 0,
     ("built", "a list of nothing"): 0,
     ("built", "frames in parts"): errno.EOPNOTSUPP,
     ("built", "another's queue"): errno.EOPNOTSUPP,
     ("built", "what comes after a mistake"): errno.EOPNOTSUPP,
     ("built", "bind the other kind"): errno.EINVAL,
+    ("received", "an element too many"): errno.EINVAL,
+    ("received", "less than none"): errno.EINVAL,
     ("received", "no place"): errno.ENOMEM,
     ("received", "a reset queue pair"): errno.EINVAL,
     ("received", "a shared queue"): errno.EINVAL,
