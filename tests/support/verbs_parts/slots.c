@@ -19,6 +19,7 @@ static struct tsr_qp qp;
 static unsigned rings;
 static uint8_t data[2][8] = {"12345678", "abcdefgh"};
 static struct ibv_sge list[2] = {{0x1111222233334444, 0x55, 0x66}, {0x7777, 0x88, ODP_KEY}};
+static struct ibv_sge longest[TESSERA_HCA_MAX_SGE + 1];
 static struct ibv_sge inlined[2] = {{0, 8, 1}, {0, 3, 2}};
 static uint8_t most[TESSERA_HCA_MAX_INLINE_BYTES];
 static struct ibv_ah ah = {.handle = 0xA1};
@@ -128,6 +129,9 @@ static void by_post(void) {
   wr.num_sge = 2;
   posted("a byte more inline", rc, wr);
   wr.send_flags = 6;
+  wr.sg_list = longest;
+  wr.num_sge = TESSERA_HCA_MAX_SGE;
+  posted("the longest list", rc, wr);
   wr.num_sge = TESSERA_HCA_MAX_SGE + 1;
   posted("an element too many", rc, wr);
   wr.num_sge = -1;
@@ -168,8 +172,10 @@ static void by_builder(void) {
   BUILT("all that goes inline", rc, 6,
         (ex->wr_send(ex), ex->wr_set_inline_data_list(ex, 1, whole)));
   BUILT("a byte more inline", rc, 6, (ex->wr_send(ex), ex->wr_set_inline_data_list(ex, 2, whole)));
+  BUILT("the longest list", rc, 6,
+        (ex->wr_send(ex), ex->wr_set_sge_list(ex, TESSERA_HCA_MAX_SGE, longest)));
   BUILT("an element too many", rc, 6,
-        (ex->wr_send(ex), ex->wr_set_sge_list(ex, TESSERA_HCA_MAX_SGE + 1, list)));
+        (ex->wr_send(ex), ex->wr_set_sge_list(ex, TESSERA_HCA_MAX_SGE + 1, longest)));
   BUILT("one", rc, 6 | TESSERA_VERBS_SEND_INLINE,
         (ex->wr_send(ex), ex->wr_set_sge(ex, ODP_KEY, 0x7777, 0x88)));
   BUILT("one inline", rc, 6, (ex->wr_send(ex), ex->wr_set_inline_data(ex, data[1], 5)));
@@ -207,7 +213,8 @@ int main(void) {
   receive("no place", 2, list, DEPTH, TESSERA_VERBS_STATE_RTS, NULL);
   receive("a reset queue pair", 2, list, 0, TESSERA_VERBS_STATE_RESET, NULL);
   receive("a shared queue", 2, list, 0, TESSERA_VERBS_STATE_RTS, &srq);
-  receive("an element too many", TESSERA_HCA_MAX_SGE + 1, list, 0, TESSERA_VERBS_STATE_RTS, NULL);
+  receive("the longest list", TESSERA_HCA_MAX_SGE, longest, 0, TESSERA_VERBS_STATE_RTS, NULL);
+  receive("an element too many", TESSERA_HCA_MAX_SGE + 1, longest, 0, TESSERA_VERBS_STATE_RTS, NULL);
   receive("less than none", -1, list, 0, TESSERA_VERBS_STATE_RTS, NULL);
   receive("a region that has gone", 1, &gone, 0, TESSERA_VERBS_STATE_RTS, NULL);
   return 0;

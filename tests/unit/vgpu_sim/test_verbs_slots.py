@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal.hca import HCA_MAX_INLINE_BYTES, HcaRecvSlot, HcaSendSlot
+from vgpu_sim.hal.hca import HCA_MAX_INLINE_BYTES, HCA_MAX_SGE, HcaRecvSlot, HcaSendSlot
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsSend
 from vgpu_sim.native import build
 
@@ -110,6 +110,14 @@ def test_a_request_has_each_of_its_fields(slots, way, name):
 @pytest.mark.parametrize(("way", "name"), ERRORS)
 def test_of_a_mistake_nothing_is_published(slots, way, name):
     assert slots[way, name][:3] == (ERRORS[way, name], 0, 0)
+
+
+@pytest.mark.parametrize("way", ["posted", "built", "received"])
+def test_a_list_may_have_so_many_elements(slots, way):
+    error, count, rings, raw = slots[way, "the longest list"]
+    assert (error, count, rings) == (0, 1, 1)
+    kind = HcaRecvSlot if way == "received" else HcaSendSlot
+    assert kind.from_buffer_copy(raw).sge_count == HCA_MAX_SGE
 
 
 @pytest.mark.parametrize("name", ["a list", "the last place"])
