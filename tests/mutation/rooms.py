@@ -34,10 +34,10 @@ _HCA_TESTS = tuple(
     f"{_UNIT}/test_hca_{name}.py"
     for name in (
         *("engine", "verbs", "policy", "datagrams", "hostile", "hostile_verbs", "raw", "windows"),
-        *("boundaries", "hostile_slots", "message_lengths", "turns"),
+        *("boundaries", "hostile_slots", "message_lengths", "turns", "idle", "doorbell_orders"),
         *("reachability", "wire", "wire_atomics", "wire_broker", "wire_congestion"),
         *("wire_datagrams", "wire_faults", "wire_groups", "wire_hostile", "wire_policy"),
-        *("wire_qos", "wire_reachability", "wire_saving", "wire_unreliable"),
+        *("wire_qos", "wire_reachability", "wire_readdress", "wire_saving", "wire_unreliable"),
     )
 )
 
