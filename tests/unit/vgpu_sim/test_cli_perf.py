@@ -327,6 +327,27 @@ def test_parallelism_of_a_model_is_named() -> None:
     assert "launch gaps" in found.output
 
 
+@pytest.mark.parametrize("more", [(), ("--no-cuda-graphs",)])
+def test_boards_side_by_side_take_the_time_that_each_takes_alone(more: tuple[str, ...]) -> None:
+    """Row by row, of both passes; gaps where there are some."""
+
+    def rows(board: str) -> list[str]:
+        given = ("--batch", "4", "--in", "64", "--out", "8", *more)
+        found = perf("model", "mixtral-8x7b", "--board", board, *given)
+        assert found.exit_code == 0, found.output
+        at = found.output.index("\nprefill")
+        return [line for line in found.output[at:].splitlines() if line.startswith("  ")]
+
+    alone = [rows(board) for board in ("h200", "b200")]
+    both = rows("h200,b200")
+    assert len(both) == len(alone[0]) == len(alone[1])
+    assert sum("launch gaps" in line for line in both) == (2 if more else 0)
+    for line, *others in zip(both, *alone, strict=True):
+        times = [re.findall(r"([0-9.]+) ms", other)[-1] for other in others]
+        assert line.split()[-2:] == times
+        assert all(line[:20] == other[:20] for other in others)
+
+
 def test_a_board_that_no_donors_were_chosen_for_is_named() -> None:
     found = perf("validate", "--unseen", "--board", "gb200")
     assert found.exit_code == 2
