@@ -1,10 +1,16 @@
 """What ``tessera run`` gives the fabric that it joins."""
 
 import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from vgpu_sim.cli import run_hca
+from vgpu_sim.cli.clients import fabric
+from vgpu_sim.cli.clients.fabric import FabricFailed, FabricMember
 
 
 @pytest.mark.parametrize(("pages", "memory_bytes"), [(4096, 8 << 20), (1, 2048), (3, 6144)])
@@ -18,3 +24,81 @@ def test_a_function_may_register_half_of_the_machines_memory(
     run_hca.member("lab", "00", {"a": "b"}, (), None, gso=True, bytes_per_second=7)
     ((_, *given),) = made
     assert given == ["lab", "00", memory_bytes, {"a": "b"}, (), None, True, 7]
+
+
+class Member(FabricMember):
+    """One whose hcad is a socket of the test's, there from ``there_after`` attempts on."""
+
+    def __init__(self, folder: Path, there_after: int) -> None:
+        super().__init__((folder,), "lab", "00", 0)
+        self.started = 0
+        self.its, self._hcad = socket.socketpair()
+        self._there_after = there_after
+
+    def _join(self) -> Any:
+        self._there_after -= 1
+        if self._there_after >= 0:
+            return None
+        self._link = self._hcad
+        return "a device"
+
+    def _start(self) -> None:
+        self.started += 1
+
+    def _introduce(self, device: object) -> None:
+        raise FabricFailed(f"{device} is not to be")
+
+    def has_hung_up(self) -> bool:
+        """Return whether nothing of the connection is left."""
+        self.its.setblocking(False)
+        try:
+            return self.its.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.its.close()
+        self._hcad.close()
+
+
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The descriptors of locks that were taken."""
+    taken: list[int] = []
+
+    def locked(_: Path) -> int:
+        taken.append(os.open(tmp_path, os.O_RDONLY))
+        return taken[-1]
+
+    monkeypatch.setattr(fabric, "_folder", lambda _: tmp_path)
+    monkeypatch.setattr(fabric, "_locked", locked)
+    yield taken
+    for one in taken:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(one)  # whoever joins next waits for it
+
+
+@pytest.mark.parametrize(("there_after", "started"), [(0, 0), (1, 1), (2, 1)])
+def test_a_member_that_cannot_be_introduced_leaves_nothing(
+    tmp_path: Path, lock: list[int], there_after: int, started: int
+) -> None:
+    """hcad is started once, where none answers; if there is none then, that is said."""
+    member = Member(tmp_path, there_after)
+    told = "does not answer" if there_after == 2 else "a device is not to be"
+    with pytest.raises(FabricFailed, match=told):
+        member.__enter__()
+    assert (member.started, len(lock)) == (started, 1)
+    assert member.has_hung_up() == (there_after < 2)
+    member.close()
+
+
+def test_a_member_that_leaves_hangs_up(tmp_path: Path) -> None:
+    member = Member(tmp_path, 0)
+    member.__exit__(None, None, None)  # it never joined
+    assert not member.has_hung_up()
+    assert cast("object", member._join()) == "a device"
+    assert not member.has_hung_up()
+    member.__exit__(None, None, None)
+    assert member.has_hung_up()
+    member.close()
