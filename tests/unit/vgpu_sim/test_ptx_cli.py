@@ -77,6 +77,20 @@ def test_check_lists_kernels_that_load_and_that_do_not() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("chosen", "status", "says_why"),
+    [((), 0, True), (("--kernel", "first"), 0, False), (("--kernel", "second"), 2, True)],
+)
+def test_why_the_kernel_that_is_meant_is_refused_is_said(
+    chosen: tuple[str, ...], status: int, says_why: bool
+) -> None:
+    result = _run("compile", "-", "--emit", "llvm", *chosen, stdin=SOME_KERNELS)
+    assert result.exit_code == status, result.output
+    reason = "-:6:3: instruction 'wgmma' is not supported yet\n    wgmma.fence.sync.aligned;\n"
+    assert result.stderr == (reason if says_why else "")
+    assert ("define" in result.stdout) == (status == 0)
+
+
 def test_check_asks_the_backend_too() -> None:
     deep = ptx_kernels.nested_loops(257).encode()
     result = _run("check", "-", stdin=deep)
