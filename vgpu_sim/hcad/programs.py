@@ -30,6 +30,7 @@ from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.shares import CLIENT_BYTES, CLIENT_DESCRIPTORS
 from vgpu_sim.hcad.wire_groups import WireGroups
 from vgpu_sim.system import seqpacket
+from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.seqpacket import Packet
@@ -283,7 +284,7 @@ class Programs:
             logger.info("request_refused reason=%r", refused)
         try:
             if descriptors:
-                socket.send_fds(client, [reply], descriptors, socket.MSG_NOSIGNAL)
+                send_descriptors(client, [reply], descriptors, socket.MSG_NOSIGNAL)
             else:
                 client.send(reply, socket.MSG_NOSIGNAL)
         except BlockingIOError:

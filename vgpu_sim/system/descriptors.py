@@ -1,8 +1,20 @@
-"""Closing a process's descriptors, also where it may neither list them nor call close_range."""
+"""Descriptors of a process: sent to another, and closed where it may not list them."""
 
+import array
 import itertools
 import os
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Sequence
+
+
+def send(sock: socket.socket, data: Sequence[bytes], descriptors: Sequence[int], flags: int) -> int:
+    """Send one message with descriptors; return how many bytes of data. Raises OSError.
+
+    ``socket.send_fds`` does the same, but ignores its flags in Python 3.11: with MSG_DONTWAIT it
+    waits for a receiver that does not read.
+    """
+    rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    return sock.sendmsg(data, rights if descriptors else [], flags)
 
 
 def close_all(*, first: int, kept: Iterable[int] = (), limit: int = 0) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 
 MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
@@ -86,7 +87,7 @@ async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()
     loop = asyncio.get_running_loop()
     while True:
         try:
-            socket.send_fds(sock, [data], list(descriptors), socket.MSG_NOSIGNAL)
+            send_descriptors(sock, [data], descriptors, socket.MSG_NOSIGNAL)
         except BlockingIOError:
             ready: asyncio.Future[None] = loop.create_future()
             loop.add_writer(sock.fileno(), _resolve, ready)

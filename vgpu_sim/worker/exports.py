@@ -17,6 +17,7 @@ from vgpu_sim.hal.messages import (
     SHARED_RANGE_MAGIC,
     SharedRange,
 )
+from vgpu_sim.system.descriptors import send as send_descriptors
 from vgpu_sim.worker.memory import create_constant
 
 _MOST_KEPT: Final = 512  # descriptors; a chunk that comes when there are so many cannot be shown
@@ -130,7 +131,7 @@ def _answer(asker: socket.socket, grant: DirectGrant, descriptors: tuple[int, ..
     """Return whether it was told; it does not wait for who does not read."""
     try:
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
-        socket.send_fds(asker, [bytes(grant)], list(descriptors), flags)
+        send_descriptors(asker, [bytes(grant)], descriptors, flags)
     except OSError:
         return False
     return True

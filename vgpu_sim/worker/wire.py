@@ -15,6 +15,7 @@ from typing import Final, TypeVar
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.system.descriptors import send as send_descriptors
 
 _HEADER_BYTES: Final = ctypes.sizeof(messages.Header)
 _SO_PASSRIGHTS: Final = 83  # asm-generic/socket.h
@@ -138,9 +139,7 @@ def reply(
         status=status,
         payload_bytes=len(body),
     )
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
     try:
-        # Not socket.send_fds, which drops its flags in Python 3.11.
-        client.sendmsg([header, body], ancillary if descriptors else [], socket.MSG_DONTWAIT)
+        send_descriptors(client, [bytes(header), body], descriptors, socket.MSG_DONTWAIT)
     except BlockingIOError as err:
         raise ConnectionError("the client does not read its answers") from err

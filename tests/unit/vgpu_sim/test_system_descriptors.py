@@ -3,10 +3,12 @@
 import os
 import re
 import resource
+import socket
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -90,3 +92,22 @@ def test_there_is_one_place_that_closes_ranges():
         if re.search(r"\b(closerange|closefrom)\(", path.read_text())
     }
     assert users == {"vgpu_sim/system/descriptors.py"}
+
+
+@pytest.mark.parametrize("ours", [(), (0, 1)])
+def test_a_receiver_that_does_not_read_is_not_waited_for(ours: tuple[int, ...]) -> None:
+    """Also on a socket that blocks."""
+    sender, receiver = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with sender, receiver:
+        assert descriptors.send(sender, [b"a", b"bc"], ours, socket.MSG_DONTWAIT) == 3
+        data, fds, _, _ = socket.recv_fds(receiver, 9, 9)
+        assert (data, len(fds)) == (b"abc", len(ours))
+        for one in fds:
+            os.close(one)
+        with pytest.raises(BlockingIOError):
+            _fill(sender, ours)
+
+
+def _fill(sender: socket.socket, ours: tuple[int, ...]) -> NoReturn:
+    while True:
+        descriptors.send(sender, [b"x" * 4096], ours, socket.MSG_DONTWAIT)

@@ -20,7 +20,7 @@ from typing import Any
 from vgpu_sim.gpud.contexts.table import Context
 from vgpu_sim.hal import direct, spawn
 from vgpu_sim.hal.direct import ExportRequest
-from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system import descriptors, foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Pace
 from vgpu_sim.system.peers import peer_of
@@ -115,7 +115,7 @@ class Exports:
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
             encoded = [spawn.encode(message)]
-            socket.send_fds(able[asked.skip], encoded, [end.fileno()], flags)
+            descriptors.send(able[asked.skip], encoded, [end.fileno()], flags)
         except OSError as err:  # it does not read, or has just ended
             logger.info("export_failed pid=%d error=%s", asked.pid, err)
             return errno.ESRCH
