@@ -98,7 +98,11 @@ class Parts:
         command = [build.compiler(), "-std=c11", "-O1", "-g", "-shared", "-fPIC", "-pthread"]
         command += ["-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror"]
         command += ["-Dsendmmsg=parts_sendmmsg", "-Dclock_gettime=parts_clock_gettime"]
-        command += [f"-I{hca}", f"-I{build.INCLUDE}", str(Path(__file__).parent / "parts.c")]
+        command += [
+            f"-I{hca}",
+            f"-I{build.INCLUDE}",
+            str(Path(__file__).with_name("hca_parts") / "parts.c"),
+        ]
         command += [*(str(hca / name) for name in SOURCES), "-o", str(output)]
         subprocess.run(command, check=True)
         self.library = ctypes.CDLL(str(output))
