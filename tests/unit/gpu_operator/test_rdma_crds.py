@@ -246,6 +246,6 @@ def test_each_difference_from_networkpolicy_is_told_where_one_asks(
 def test_columns_tell_how_far_a_policy_got() -> None:
     version = definition("RDMANetworkPolicy")["spec"]["versions"][0]
     columns = [column["name"] for column in version["additionalPrinterColumns"]]
-    assert columns[:5] == ["Accepted", "Programmed", "Selected Pods", "Nodes", "Age"]
+    assert columns == ["Accepted", "Programmed", "Selected Pods", "Nodes", "Reason", "Age"]
     assert definition("RDMANetworkPolicy")["spec"]["scope"] == "Namespaced"
     assert definition("RDMANetwork")["spec"]["scope"] == "Cluster"
