@@ -21,11 +21,11 @@ from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask, VerbsOpcode, VerbsSend, VerbsState
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.guard import Guard
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
-from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import Objects
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.guard import Guard
+from vgpu_sim.hcad.policy.parties import Parties, Party
 
 BLOCK = 64 << 10
 WORKING_SET = 32 << 20

@@ -21,8 +21,8 @@ from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.engine_library import LIBRARY_PATH
 from vgpu_sim.hal.verbs import VerbsOpcode
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import Objects
 from vgpu_sim.native.build import INCLUDE
 
 IDLE = (0, 500, 1000)

@@ -25,8 +25,8 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.engine_library import LIBRARY_PATH
 from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsState
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import Objects
 
 ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 PIECE, PIECES, MESSAGE = 8 << 20, 128, 1 << 30

@@ -22,9 +22,9 @@ from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsSend, VerbsState
-from vgpu_sim.hcad.broker import Broker, Opened
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.netd.broker import Broker, Opened
+from vgpu_sim.hcad.objects.client_objects import Objects
 
 BLOCK: Final = 64 << 10
 WORKING_SET: Final = 16 << 20
@@ -129,7 +129,13 @@ class _Namespaces:
         self._holders = [self._holder(stack) for _ in range(3 if routed else 2)]
         self._fds = [os.open(f"/proc/{h.pid}/ns/net", os.O_RDONLY) for h in self._holders[:2]]
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "vgpu_sim.hcad.broker", "--socket-fd", str(there.fileno())]
+        command = [
+            sys.executable,
+            "-m",
+            "vgpu_sim.hcad.netd.broker",
+            "--socket-fd",
+            str(there.fileno()),
+        ]
         self._process = subprocess.Popen(command, pass_fds=(there.fileno(),))
         there.close()
         stack.callback(self._process.wait, 20)

@@ -32,7 +32,7 @@ FORGED = b"forged!!"
 ASK = """
 import os, socket, sys
 from vgpu_sim.fabric.wire import NoWire
-from vgpu_sim.hcad.broker import Broker
+from vgpu_sim.hcad.netd.broker import Broker
 directory, user, wanted = sys.argv[1:]
 os.chdir(directory)
 os.setgroups([])

@@ -132,7 +132,13 @@ def test_a_node_s_hcad_listens_for_its_gpud(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     with subprocess.Popen(
         python_process.module_command(
-            *("vgpu_sim.hcad.node", "--directory", str(tmp_path), "--ready-file", str(ready))
+            *(
+                "vgpu_sim.hcad.serving.node",
+                "--directory",
+                str(tmp_path),
+                "--ready-file",
+                str(ready),
+            )
         ),
         env=python_process.module_environment(),
     ) as node:

@@ -23,7 +23,7 @@ from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hcad import handover
+from vgpu_sim.hcad.serving import handover
 
 TOKEN = b"t" * 32
 

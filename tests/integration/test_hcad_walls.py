@@ -18,7 +18,7 @@ import pytest
 from hca_rig import Pair, write
 
 from vgpu_sim.hal.verbs import VerbsState, VerbsStatus as Status
-from vgpu_sim.hcad import filter as calls_filter
+from vgpu_sim.hcad.serving import filter as calls_filter
 
 ROOT = Path(__file__).parents[2]
 PROBE = ROOT / "tests/support/hcad_probe.py"

@@ -21,7 +21,7 @@ from tessera_run import environment
 from vgpu_sim.hal import cm, hca, messages
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmMessage, CmPortSpace
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad.server import SOCKET_NAME
+from vgpu_sim.hcad.serving.server import SOCKET_NAME
 
 SECONDS = 60.0
 

@@ -21,9 +21,9 @@ import sys
 from pathlib import Path
 
 if "vgpu_sim.hcad" in sys.orig_argv:
-    import vgpu_sim.hcad.opened
+    import vgpu_sim.hcad.programs.opened_function
 
-    vgpu_sim.hcad.opened.FEATURES = 0
+    vgpu_sim.hcad.programs.opened_function.FEATURES = 0
     (Path(__file__).parent / "older").touch()
 """
 CALLS = Path(__file__).parents[1] / "abi" / "programs" / "rdmacm_calls.c"

@@ -7,7 +7,7 @@ from cm_facts import ALLOWED, OTHER, STRANGER, Action, Attempt, Breach
 from cm_model import World
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.cm_messages import Dreq, Rej, Req, Rtu
+from vgpu_sim.hcad.cm.messages import Dreq, Rej, Req, Rtu
 
 
 @dataclass

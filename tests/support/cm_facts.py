@@ -10,8 +10,8 @@ from hca_rig import Qp
 from rdma.judge import Judge
 from rdma.tables import Flow, NodeTables, Verdict
 from vgpu_sim.hal.cm import CmPortSpace
-from vgpu_sim.hcad.cm_messages import Req
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.cm.messages import Req
+from vgpu_sim.hcad.common.numbers import Numbers
 
 VICTIM = "victim"
 """The actor that policies select."""

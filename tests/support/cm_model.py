@@ -36,10 +36,10 @@ from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsState as State
-from vgpu_sim.hcad import cm_private
-from vgpu_sim.hcad.cm_messages import Dreq, Message, Path, Reason, Rej, Rejected, Req, Rtu
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.parties import Parties
+from vgpu_sim.hcad.cm import private_data
+from vgpu_sim.hcad.cm.messages import Dreq, Message, Path, Reason, Rej, Rejected, Req, Rtu
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
 
 ENDS = (Event.REJECTED, Event.UNREACHABLE, Event.DISCONNECTED)
 _PATH = {"port": 1, "is_global": 1, "av_port": 1, "path_mtu": 3, "sgid_index": 1, "retry_count": 1}
@@ -262,7 +262,7 @@ class World:
 
     def _wire_ask(self, number: int, service: int) -> None:
         serial, source, destination = len(self.attempts), self.gids[STRANGER], self.gids[VICTIM]
-        header = cm_private.pack(cm_private.Endpoints(source, 4000, destination))
+        header = private_data.pack(private_data.Endpoints(source, 4000, destination))
         data = (header + bytes([serial])).ljust(92, b"\0")
         attempt = Attempt(
             *(STRANGER, VICTIM, service, [0, 0], [(STRANGER, number), None], [number, 0])

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad.cm_ids import Ids
-from vgpu_sim.hcad.cm_manager import Manager
+from vgpu_sim.hcad.cm.identifiers import Ids
+from vgpu_sim.hcad.cm.manager import Manager
 
 LOOPBACK = bytes(10) + b"\xff\xff" + bytes((127, 0, 0, 1))
 

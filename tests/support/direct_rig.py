@@ -11,7 +11,7 @@ from pathlib import Path
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
-from vgpu_sim.hcad.providers import Lent, Providers
+from vgpu_sim.hcad.objects.providers import Lent, Providers
 from vgpu_sim.system import seqpacket
 from vgpu_sim.worker.memory import create_populated
 

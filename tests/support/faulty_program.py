@@ -14,8 +14,8 @@ from share_room import open_descriptors, room
 
 from vgpu_sim.config import TOKEN_VARIABLE
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.server import SOCKET_NAME, Server
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.common.quotas import Shares
+from vgpu_sim.hcad.serving.server import SOCKET_NAME, Server
 from vgpu_sim.native import build
 from vgpu_sim.system import foreign, seqpacket
 

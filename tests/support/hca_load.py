@@ -15,7 +15,7 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca_engine import HcaWorkCounts
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 QUANTUM = 256 << 10
 """What a function has carried out in a turn, in units of work (HCA_QUANTUM)."""

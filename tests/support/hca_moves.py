@@ -6,11 +6,11 @@ import os
 from hca_rig import Client
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.guard import Guard
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.guard import Guard
 
 
 def handed_over(

@@ -21,12 +21,12 @@ from vgpu_sim.hal.verbs import (
     VerbsSend,
     VerbsState,
 )
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.guard import Guard
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
-from vgpu_sim.hcad.parties import Party
-from vgpu_sim.hcad.shares import Share
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.common.quotas import Share
+from vgpu_sim.hcad.objects.client_objects import Objects
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.guard import Guard
+from vgpu_sim.hcad.policy.parties import Party
 from vgpu_sim.native import build
 
 ALL_ACCESS = (

@@ -9,9 +9,9 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad.functions import Doorkeeper, IpAddress
-from vgpu_sim.hcad.node_server import NodeServer
-from vgpu_sim.hcad.pod_wires import Netd
+from vgpu_sim.hcad.common.functions import Doorkeeper, IpAddress
+from vgpu_sim.hcad.serving.node_server import NodeServer
+from vgpu_sim.hcad.wires.pod_wires import Netd
 from vgpu_sim.system.peers import PodUid
 
 ONE, OTHER = PodUid("1" * 32), PodUid("2" * 32)

@@ -29,9 +29,9 @@ from vgpu_sim.fabric.engine import Engine, EngineAh, EngineFlow, EngineLimit
 from vgpu_sim.hal.hca import HcaQpAttributes, HcaQpModify
 from vgpu_sim.hal.hca_engine import HcaPolicyChange, HcaQosClass
 from vgpu_sim.hal.verbs import VerbsMask as Mask, VerbsOpcode as Op, VerbsQpType as Type, VerbsState
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import AdoptedObjects
 
 PEER_QPN, QKEY, MTU = 0x123456, 0x1234, 256
 HALF, SIZE = 16384, 65536

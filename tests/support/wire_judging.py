@@ -22,11 +22,11 @@ from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.parties import Parties
-from vgpu_sim.hcad.sources import Sources
-from vgpu_sim.hcad.wire_groups import WireGroups
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
+from vgpu_sim.hcad.policy.sources import Sources
+from vgpu_sim.hcad.wires.groups import WireGroups
 
 QKEY = 0x1234
 

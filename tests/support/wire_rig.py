@@ -18,8 +18,8 @@ from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
 
 # Seconds may pass before a thread has its turn on a busy machine: nothing is lost meanwhile.
 RELIABLE = {"timeout": 18, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,

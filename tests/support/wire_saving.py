@@ -7,9 +7,9 @@ import threading
 from wire_rig import End
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import AdoptedObjects
 
 POSTING = threading.Lock()
 """A program's own doorbell outlives its hcad; here it is hcad's, so no program rings meanwhile."""

@@ -28,15 +28,16 @@ from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.hca import HCA_MAX_MTU
-from vgpu_sim.hcad import handover, policy_admin, walls, wire_luggage
-from vgpu_sim.hcad.cm_server import local_addresses
-from vgpu_sim.hcad.fabric_server import FabricServer
-from vgpu_sim.hcad.handover import HandoverFailed
-from vgpu_sim.hcad.luggage import Luggage, Row
-from vgpu_sim.hcad.providers import Providers
-from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
-from vgpu_sim.hcad.shares import Shares, memory_limit, usable
-from vgpu_sim.hcad.wires import Wires
+from vgpu_sim.hcad.cm.server import local_addresses
+from vgpu_sim.hcad.common.handover_state import Luggage, Row
+from vgpu_sim.hcad.common.quotas import Shares, memory_limit, usable
+from vgpu_sim.hcad.objects.providers import Providers
+from vgpu_sim.hcad.serving import handover, policy_admin, walls
+from vgpu_sim.hcad.serving.fabric_server import FabricServer
+from vgpu_sim.hcad.serving.handover import HandoverFailed
+from vgpu_sim.hcad.serving.server import SOCKET_NAME, SYSFS_NAME
+from vgpu_sim.hcad.wires import handover_state
+from vgpu_sim.hcad.wires.wires import Wires
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -143,7 +144,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         providers = Providers(socket.socket(fileno=luggage.take(document["direct"])))
         wire, sockets = None, tuple[WireSockets, ...]()
         if document["wire"] is not None:
-            wire, sockets = wire_luggage.load(document["wire"], luggage)
+            wire, sockets = handover_state.load(document["wire"], luggage)
     except (KeyError, TypeError, ValueError) as err:
         raise HandoverFailed(f"the document makes no sense: {err!r}") from err
     options = replace(options, wire=wire)
@@ -217,7 +218,7 @@ async def _serve(
     def more(luggage: Luggage) -> Row:
         wire = options.wire
         return {
-            "wire": wire_luggage.save(wire, sockets, luggage) if wire is not None else None,
+            "wire": handover_state.save(wire, sockets, luggage) if wire is not None else None,
             "successors": luggage.pack(successors.fileno()),
             "administration": luggage.pack(administration.fileno()),
             "direct": luggage.pack(providers.listener.fileno()),

@@ -37,6 +37,7 @@ PLANTED = {
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
     "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
+    "Inside hcad": ("vgpu_sim/hcad/common/numbers.py", "import vgpu_sim.hcad.policy.rates"),
     "Inside the JIT": (
         "vgpu_sim/exec/jit/text/writer.py",
         "import vgpu_sim.exec.jit.values.launch",
@@ -125,11 +126,15 @@ def test_a_folder_that_is_not_in_the_order_is_refused(packages: Path) -> None:
     assert "misplaced" in lint_imports(packages)
 
 
-def test_no_room_of_the_jit_holds_more_than_can_be_seen_at_once() -> None:
-    jit = ROOT / "vgpu_sim" / "exec" / "jit"
-    assert [path.name for path in jit.glob("*.py")] == ["__init__.py"]
-    rooms = [path for path in jit.iterdir() if (path / "__init__.py").exists()]
-    assert len(rooms) > 10
+@pytest.mark.parametrize(
+    ("house", "alone"),
+    [("exec/jit", {"__init__.py"}), ("hcad", {"__init__.py", "__main__.py"})],
+)
+def test_no_room_holds_more_than_can_be_seen_at_once(house: str, alone: set[str]) -> None:
+    folder = ROOT / "vgpu_sim" / house
+    assert {path.name for path in folder.glob("*.py")} == alone
+    rooms = [path for path in folder.iterdir() if (path / "__init__.py").exists()]
+    assert len(rooms) > 5
     assert not [room.name for room in rooms if len(list(room.rglob("*.py"))) > 25]
 
 

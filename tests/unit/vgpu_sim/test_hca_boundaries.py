@@ -23,7 +23,7 @@ from vgpu_sim.hal.verbs import (
     VerbsState,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 
 @pytest.fixture

@@ -17,10 +17,10 @@ from vgpu_sim.hal.verbs import (
     VerbsStatus as Status,
     VerbsWcFlag as Flag,
 )
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.guard import Guard
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.guard import Guard
+from vgpu_sim.hcad.policy.parties import Parties, Party
 
 ADD, SWAP = Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_CMP_AND_SWP
 QKEY = 0x1234

@@ -18,7 +18,7 @@ from vgpu_sim.hal.verbs import (
     VerbsStatus as Status,
     VerbsWcFlag,
 )
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 MESSAGE = bytes(range(256)) * 8
 

@@ -21,7 +21,7 @@ from vgpu_sim.hal.verbs import (
     VerbsState,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 DATA = b"\x01" + bytes(11) + b"\x88\xb5" + b"a frame, or a message"
 """A frame of a local experiment's EtherType (IEEE 802), for a group."""

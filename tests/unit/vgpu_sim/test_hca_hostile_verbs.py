@@ -16,7 +16,7 @@ from vgpu_sim.hal.verbs import (
     VerbsState as State,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 LARGE = 8 << 20
 

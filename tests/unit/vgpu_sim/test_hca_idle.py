@@ -8,7 +8,7 @@ from hca_rig import BASE, Client, Pair, until
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.verbs import VerbsOpcode as Op
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 IDLE = 1000
 RING_COST = 3 * 4096 + 4 * 256

@@ -29,7 +29,7 @@ from vgpu_sim.hal.verbs import (
     VerbsState,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 MTU, FIRST_PSN, PIECE, REGION = 256, 100, 1 << 20, 68 << 20
 """Sixteen elements of the region are more than the longest message."""

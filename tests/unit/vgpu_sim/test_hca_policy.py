@@ -20,12 +20,12 @@ from vgpu_sim.hal.verbs import (
     VerbsState,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.cm_bindings import Claim, Found
-from vgpu_sim.hcad.cm_connection import Connection as CmConnection, State
-from vgpu_sim.hcad.cm_policy import Service
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.parties import Parties, Party
-from vgpu_sim.hcad.successors import StaleTables
+from vgpu_sim.hcad.cm.bindings import Claim, Found
+from vgpu_sim.hcad.cm.connection import Connection as CmConnection, State
+from vgpu_sim.hcad.cm.policy import Service
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties, Party
+from vgpu_sim.hcad.policy.successors import StaleTables
 
 PODS = (pod(0, app="client"), pod(1, app="server"))
 SERVER = {"app": "server"}

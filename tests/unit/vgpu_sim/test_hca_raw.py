@@ -21,9 +21,9 @@ from vgpu_sim.hal.verbs import (
     VerbsState as State,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.parties import Parties
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
 
 GROUP, ONE, OTHER = b"\x01\x50\x56\x19\x20\xa7", b"\x02" + bytes(5), b"\x04" + bytes(5)
 PODS = (pod(0, app="sender"), pod(1, app="getter"), pod(2, app="other"))

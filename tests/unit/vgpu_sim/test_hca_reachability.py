@@ -26,9 +26,9 @@ from vgpu_sim.hal.verbs import (
     VerbsState,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.parties import Parties
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
 
 GROUP = "239.20.30.40"
 GROUP_GID = bytes(10) + b"\xff\xff" + ip_address(GROUP).packed

@@ -18,7 +18,7 @@ from rdma.verbs import ALL
 from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 SEARCHES = int(os.environ.get("HCA_LOAD_SEARCHES", "12"))
 """How many loads are tried; thousands find more."""

@@ -13,8 +13,8 @@ import wire_rig
 from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
 
 from vgpu_sim.fabric.wire import NoWire, find
-from vgpu_sim.hcad import broker
-from vgpu_sim.hcad.broker import Broker
+from vgpu_sim.hcad.netd import broker
+from vgpu_sim.hcad.netd.broker import Broker
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_sockets_are_in_the_namespace_that_was_named():
         )
         here.settimeout(60)
         process = subprocess.Popen(
-            [sys.executable, "-m", "vgpu_sim.hcad.broker", "--socket-fd", str(there.fileno())],
+            [sys.executable, "-m", "vgpu_sim.hcad.netd.broker", "--socket-fd", str(there.fileno())],
             pass_fds=(there.fileno(),),
         )
         there.close()

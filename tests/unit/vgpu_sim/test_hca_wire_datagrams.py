@@ -181,7 +181,7 @@ def test_a_wrong_checksum_changes_nothing(stage):
 
 
 def test_who_floods_with_addresses_is_forgotten_and_asked_about_again(stage, monkeypatch):
-    monkeypatch.setattr("vgpu_sim.hcad.sources.MAX_SOURCES", 3)
+    monkeypatch.setattr("vgpu_sim.hcad.policy.sources.MAX_SOURCES", 3)
     node, first = stage
     region = node.region()
     with ExitStack() as stack:

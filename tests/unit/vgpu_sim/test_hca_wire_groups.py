@@ -19,7 +19,7 @@ from wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsStatus as Status
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 GRH = 40
 EVERYBODY = 0xFFFFFF

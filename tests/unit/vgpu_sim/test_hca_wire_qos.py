@@ -21,8 +21,8 @@ from rdma.objects import PodFacts
 from rdma.verbs import ALL
 from vgpu_sim.hal.hca_engine import HcaPolicyChange, HcaQosClass
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.parties import Parties
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
 
 QPN = 0x123456
 MESSAGE = 1 << 16

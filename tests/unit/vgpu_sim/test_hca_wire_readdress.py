@@ -26,7 +26,7 @@ from vgpu_sim.hal.verbs import (
     VerbsState as State,
     VerbsStatus as Status,
 )
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.common.numbers import Numbers
 
 SENT, COMES = 500, 100
 """PSNs of the first packets, out and in."""

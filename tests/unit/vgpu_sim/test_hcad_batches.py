@@ -15,9 +15,9 @@ from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hal.verbs import VerbsMask as Mask, VerbsQpType, VerbsState
-from vgpu_sim.hcad import batches
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.requests import HEADER_BYTES, Malformed
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.programs import batches
+from vgpu_sim.hcad.programs.requests import HEADER_BYTES, Malformed
 
 MADE = hca.HCA_BATCH_MADE
 Part = tuple[int, ctypes.Structure | None]

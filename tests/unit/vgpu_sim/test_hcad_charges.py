@@ -18,13 +18,13 @@ from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
-from vgpu_sim.hcad.opened import OpenedFunction
-from vgpu_sim.hcad.parties import Parties, Party
-from vgpu_sim.hcad.programs import Programs
-from vgpu_sim.hcad.shares import Share, Shares
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.common.quotas import Share, Shares
+from vgpu_sim.hcad.objects.client_objects import Objects
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties, Party
+from vgpu_sim.hcad.programs.opened_function import OpenedFunction
+from vgpu_sim.hcad.programs.programs import Programs
 
 GROUP = bytes((0xFF, 0x0E, *bytes(14)))
 RING = -1
@@ -183,7 +183,9 @@ def test_a_successor_charges_as_much(
     empty, end_of_place = room(Shares(1000, 1 << 24, 1 << 24).share()), room(share)
     end, _ = makes(rig, kind)
     charged, limited = room(share), counted(rig.client.party)
-    monkeypatch.setattr("vgpu_sim.hcad.client.unbounded", Shares(1000, 1 << 24, 1 << 24).share)
+    monkeypatch.setattr(
+        "vgpu_sim.hcad.objects.client.unbounded", Shares(1000, 1 << 24, 1 << 24).share
+    )
     with hca_rig.running_engine() as other:
         other.hold()
         engine.hold()

@@ -32,14 +32,14 @@ from vgpu_sim.hal.hca_objects import (
 )
 from vgpu_sim.hal.messages import Header, SharedRange
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMwType, VerbsOpcode as Op, VerbsStatus as Status
-from vgpu_sim.hcad import lending
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects, Objects
-from vgpu_sim.hcad.parties import Parties
-from vgpu_sim.hcad.providers import Providers
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.common.quotas import Shares
+from vgpu_sim.hcad.objects.client_objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.objects.providers import Providers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
+from vgpu_sim.hcad.programs import lending
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import Peer
 from vgpu_sim.worker.memory import create_populated

@@ -16,11 +16,11 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HcaQpAttributes
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsStatus as Status
-from vgpu_sim.hcad.cm_policy import Service
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.judgements import Connection
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.cm.policy import Service
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.judgements import Connection
+from vgpu_sim.hcad.policy.parties import Parties, Party
 
 PODS = (pod(0, app="client"), pod(1, app="server"), pod(2, app="other"))
 SERVER = {"app": "server"}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from vgpu_sim.hcad.exchange import Exchange, Rest
+from vgpu_sim.hcad.programs.exchange import Exchange, Rest
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.seqpacket import Packet
 

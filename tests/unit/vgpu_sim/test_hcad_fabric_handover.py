@@ -20,10 +20,10 @@ from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import namespaces
-from vgpu_sim.hcad.fabric_server import FabricServer
-from vgpu_sim.hcad.luggage import Luggage, Row
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.common.handover_state import Luggage, Row
+from vgpu_sim.hcad.common.quotas import Shares
+from vgpu_sim.hcad.netd import namespaces
+from vgpu_sim.hcad.serving.fabric_server import FabricServer
 from vgpu_sim.system import seqpacket
 
 TABLES = rdma_lab.tables(4, (rdma_lab.pod(0, app="ps"), rdma_lab.pod(1, app="worker")))

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import bpf
 import pytest
 
-from vgpu_sim.hcad import filter as calls_filter
+from vgpu_sim.hcad.serving import filter as calls_filter
 from vgpu_sim.system.call_numbers import NUMBERS
 
 ALLOW, DENY = bpf.ALLOW, bpf.ERRNO | errno.EPERM

@@ -6,13 +6,13 @@ import pytest
 
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal.hca_engine import HcaWireCounts
-from vgpu_sim.hcad import hw_counters, sysfs
-from vgpu_sim.hcad.hw_counters import FOLDER, Shown
+from vgpu_sim.hcad.sysfs import files, hw_counters
+from vgpu_sim.hcad.sysfs.hw_counters import FOLDER, Shown
 
 
 @pytest.fixture
 def device(tmp_path):
-    sysfs.write(tmp_path / "tessera_0", address_of(0), "1.2", "B")
+    files.write(tmp_path / "tessera_0", address_of(0), "1.2", "B")
     return tmp_path / "tessera_0"
 
 

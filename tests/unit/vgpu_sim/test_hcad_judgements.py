@@ -25,14 +25,16 @@ from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import hca, hca_frames
 from vgpu_sim.hal.hca_engine import HcaFlowCounts
 from vgpu_sim.hal.verbs import VerbsAccess
-from vgpu_sim.hcad import checks, memory_rules, numbers
-from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.flows import Flows, Row
-from vgpu_sim.hcad.guard import Guard
-from vgpu_sim.hcad.judgements import Connection, Judgement, denial_of, judge_raw
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.common import numbers
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects import checks
+from vgpu_sim.hcad.policy import memory_rules
+from vgpu_sim.hcad.policy.denials import MAX_KINDS, Denial, Denials
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.flows import Flows, Row
+from vgpu_sim.hcad.policy.guard import Guard
+from vgpu_sim.hcad.policy.judgements import Connection, Judgement, denial_of, judge_raw
+from vgpu_sim.hcad.policy.parties import Parties, Party
 
 
 @pytest.fixture

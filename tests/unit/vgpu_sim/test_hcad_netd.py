@@ -15,9 +15,9 @@ import pytest
 from wire_nodes import missing
 
 from vgpu_sim.fabric.wire import NoWire
-from vgpu_sim.hcad import netd, netd_walls
-from vgpu_sim.hcad.broker import Broker, Opened
-from vgpu_sim.hcad.namespaces import Rules, identity_of, tables_of
+from vgpu_sim.hcad.netd import daemon, netd_walls
+from vgpu_sim.hcad.netd.broker import Broker, Opened
+from vgpu_sim.hcad.netd.namespaces import Rules, identity_of, tables_of
 from vgpu_sim.system import python_process, seqpacket
 
 needs_root = pytest.mark.skipif(
@@ -70,7 +70,7 @@ class Pod:
 
 
 def enter(namespace: int, pid: int) -> None:
-    from vgpu_sim.hcad import namespaces
+    from vgpu_sim.hcad.netd import namespaces
 
     del pid
     namespaces._enter(namespace)
@@ -82,11 +82,11 @@ def asked(tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     with ExitStack() as stack:
 
         def ask(descriptor: int, wanted: str, rules: Rules, user: int | None = None) -> Opened:
-            path = tmp_path / netd.SOCKET_NAME
-            listener = stack.enter_context(netd.listen(tmp_path))
+            path = tmp_path / daemon.SOCKET_NAME
+            listener = stack.enter_context(daemon.listen(tmp_path))
             listener.settimeout(60)
             told = os.geteuid() if user is None else user
-            serving = threading.Thread(target=netd.serve_one, args=(listener, told, rules))
+            serving = threading.Thread(target=daemon.serve_one, args=(listener, told, rules))
             serving.start()
             try:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
@@ -103,7 +103,7 @@ def asked(tmp_path: Path) -> Iterator[Callable[..., Opened]]:
 def rules(**more: object) -> Rules:
     """A node's rules, whose own network namespace is another."""
     values = {
-        "interface": netd.INTERFACE,
+        "interface": daemon.INTERFACE,
         "refused": frozenset({identity_of("/proc/self/ns/net")}),
         "owner": identity_of("/proc/self/ns/user"),
         "tables": frozenset({tables_of("self")}),
@@ -166,12 +166,12 @@ def test_the_node_s_own_network_is_refused(asked, tmp_path: Path) -> None:
 @needs_root
 def test_a_node_s_first_process_tells_which_network_that_is() -> None:
     with ExitStack() as stack:
-        found = netd.rules_of_node(str(Pod(stack).process.pid))
+        found = daemon.rules_of_node(str(Pod(stack).process.pid))
         assert found.interface == "eth0"
         assert tables_of("self") not in found.tables
         assert len(found.tables) == len(found.refused) == 1
     with pytest.raises(OSError, match="a network namespace of its own"):
-        netd.rules_of_node(str(os.getpid()))
+        daemon.rules_of_node(str(os.getpid()))
 
 
 def test_another_user_is_hung_up_on(asked) -> None:
@@ -184,13 +184,13 @@ def test_another_user_is_hung_up_on(asked) -> None:
 
 
 def test_who_says_nothing_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(netd, "_REQUEST_SECONDS", 0.05)
-    with netd.listen(tmp_path) as listener:
+    monkeypatch.setattr(daemon, "_REQUEST_SECONDS", 0.05)
+    with daemon.listen(tmp_path) as listener:
         listener.settimeout(60)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.settimeout(60)
-            link.connect(str(tmp_path / netd.SOCKET_NAME))
-            netd.serve_one(listener, os.geteuid(), Rules())
+            link.connect(str(tmp_path / daemon.SOCKET_NAME))
+            daemon.serve_one(listener, os.geteuid(), Rules())
             assert link.recv(1) == b""
 
 
@@ -199,7 +199,7 @@ def test_it_works_behind_its_walls(tmp_path: Path) -> None:
     """The real program, in a network of its own, asked for a socket of a pod's."""
     with ExitStack() as stack:
         module = python_process.module_command(
-            "vgpu_sim.hcad.netd", "--directory", str(tmp_path), "--user", str(os.geteuid())
+            "vgpu_sim.hcad.netd.daemon", "--directory", str(tmp_path), "--user", str(os.geteuid())
         )
         process = subprocess.Popen(
             ["unshare", "-n", *module],
@@ -213,14 +213,14 @@ def test_it_works_behind_its_walls(tmp_path: Path) -> None:
         stack.callback(process.stderr.close)
         accepted = Pod(stack).accepted(stack, tmp_path)
         end = time.monotonic() + 60
-        while not (tmp_path / netd.SOCKET_NAME).exists():
+        while not (tmp_path / daemon.SOCKET_NAME).exists():
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < end
             time.sleep(0.01)
         for wanted, interface in ((ADDRESS, "eth0"), ("10.79.0.99", None), ("eth0", None)):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
                 link.settimeout(60)
-                connect_when_it_listens(link, tmp_path / netd.SOCKET_NAME)
+                connect_when_it_listens(link, tmp_path / daemon.SOCKET_NAME)
                 if interface is None:
                     with pytest.raises(NoWire):
                         Broker(link).open(accepted.fileno(), wanted)

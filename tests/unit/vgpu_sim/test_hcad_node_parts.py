@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from vgpu_sim.hal import direct
-from vgpu_sim.hcad import handover, node
-from vgpu_sim.hcad.handover import HandoverFailed
-from vgpu_sim.hcad.luggage import Luggage
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.serving import handover, node
+from vgpu_sim.hcad.serving.handover import HandoverFailed
 from vgpu_sim.system import seqpacket
 
 

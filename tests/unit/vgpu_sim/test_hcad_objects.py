@@ -18,10 +18,11 @@ from vgpu_sim.hal import hca, hca_objects, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad import requests, sysfs
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.common.quotas import Shares
+from vgpu_sim.hcad.programs import requests
+from vgpu_sim.hcad.programs.requests import Malformed
+from vgpu_sim.hcad.sysfs import files
 
 
 @pytest.fixture(scope="module")
@@ -231,12 +232,12 @@ def test_addresses_are_unique_and_say_their_ip():
 
 def test_the_files_are_those_that_tools_read(tmp_path):
     address = address_of(0)
-    sysfs.write(tmp_path / "tessera_0", address, "1.2", "B")
+    files.write(tmp_path / "tessera_0", address, "1.2", "B")
     port = tmp_path / "tessera_0" / "ports" / "1"
     assert (port / "gids" / "1").read_text() == "0000:0000:0000:0000:0000:ffff:c612:0001\n"
     assert (port / "gid_attrs" / "types" / "0").read_text() == "RoCE v2\n"
     assert (tmp_path / "tessera_0" / "node_guid").read_text() == "007e:55ff:fe12:0001\n"
-    sysfs.remove(tmp_path / "tessera_0")
+    files.remove(tmp_path / "tessera_0")
     assert not list(tmp_path.iterdir())
 
 
@@ -325,7 +326,7 @@ def test_what_has_no_descriptor_is_of_its_function_s_share_too(engine, monkeypat
     """However many programs ask: private memory is hcad's own, and a pod may have many programs."""
     shares = Shares(1 << 20, 1 << 30, 1 << 20)
     one, other = shares.share(), shares.share()
-    monkeypatch.setattr("vgpu_sim.hcad.client.unbounded", lambda: one)
+    monkeypatch.setattr("vgpu_sim.hcad.objects.client.unbounded", lambda: one)
     programs = [Client(engine, Numbers(), index) for index in (0, 1)]
     assert most_of(one, 2) == (1 << 19) - 2 * 256, "a domain each"
     given = 0

@@ -24,12 +24,13 @@ from vgpu_sim.hal import hca, hca_objects, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad import pod_wires, pods
-from vgpu_sim.hcad.broker import Opened
-from vgpu_sim.hcad.functions import Binding
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.pod_wires import Netd
-from vgpu_sim.hcad.policy_admin import operations
+from vgpu_sim.hcad.common.functions import Binding
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.netd.broker import Opened
+from vgpu_sim.hcad.serving import pods
+from vgpu_sim.hcad.serving.policy_admin import operations
+from vgpu_sim.hcad.wires import pod_wires
+from vgpu_sim.hcad.wires.pod_wires import Netd
 
 IP = ipaddress.ip_address("127.46.0.1")
 GROUP = ipaddress.IPv4Address(bytes((239, 46)) + secrets.token_bytes(2))

@@ -16,10 +16,10 @@ from vgpu_sim.fabric.links import LINKS
 from vgpu_sim.hal.hca import HcaHello
 from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import hw_counters
-from vgpu_sim.hcad.functions import Binding
-from vgpu_sim.hcad.hw_counters import FOLDER
-from vgpu_sim.hcad.pods import MAX_CONNECTIONS_OF_FUNCTION
+from vgpu_sim.hcad.common.functions import Binding
+from vgpu_sim.hcad.serving.pods import MAX_CONNECTIONS_OF_FUNCTION
+from vgpu_sim.hcad.sysfs import hw_counters
+from vgpu_sim.hcad.sysfs.hw_counters import FOLDER
 
 C = A.replace("10", "12")
 

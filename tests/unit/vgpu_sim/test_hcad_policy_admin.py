@@ -22,11 +22,12 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import policy_admin, programs, server
-from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
-from vgpu_sim.hcad.functions import Binding, Doorkeeper
-from vgpu_sim.hcad.pods import PodServer
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.common.functions import Binding, Doorkeeper
+from vgpu_sim.hcad.common.quotas import Shares
+from vgpu_sim.hcad.policy.denials import MAX_KINDS, Denial, Denials
+from vgpu_sim.hcad.programs import programs
+from vgpu_sim.hcad.serving import policy_admin, server
+from vgpu_sim.hcad.serving.pods import PodServer
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.peers import PodUid
 

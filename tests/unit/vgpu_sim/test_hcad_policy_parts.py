@@ -21,11 +21,11 @@ from rdma.tables import (
 from rdma.verbs import ALL
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal.hca_engine import HcaAsked, HcaQosClass
-from vgpu_sim.hcad.audience import Audience
-from vgpu_sim.hcad.parties import Parties, Party
-from vgpu_sim.hcad.qos import EngineClasses, refused
-from vgpu_sim.hcad.rates import Rates
-from vgpu_sim.hcad.sources import MAX_SOURCES, Sources
+from vgpu_sim.hcad.policy.audience import Audience
+from vgpu_sim.hcad.policy.parties import Parties, Party
+from vgpu_sim.hcad.policy.qos import EngineClasses, refused
+from vgpu_sim.hcad.policy.rates import Rates
+from vgpu_sim.hcad.policy.sources import MAX_SOURCES, Sources
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def sources(engine: Any, monkeypatch: pytest.MonkeyPatch) -> tuple[Sources, Judg
         def remove_reader(self, descriptor: Any) -> None:
             watched.pop()
 
-    monkeypatch.setattr("vgpu_sim.hcad.sources.asyncio.get_running_loop", Loop)
+    monkeypatch.setattr("vgpu_sim.hcad.policy.sources.asyncio.get_running_loop", Loop)
     judges = Judges(ONE, TWO)
     return Sources(engine, judges), judges, watched  # type: ignore[arg-type]
 

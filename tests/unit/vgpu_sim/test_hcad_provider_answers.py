@@ -11,7 +11,7 @@ from direct_rig import SIZE, FakeGpud, borrow, lend, run
 
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
-from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.hcad.objects.providers import Providers
 from vgpu_sim.system import seqpacket
 
 SEALS = (fcntl.F_SEAL_SHRINK, fcntl.F_SEAL_GROW)

@@ -11,8 +11,8 @@ from direct_rig import SIZE, FakeGpud, Worker, borrow, lend, refuse, run, servin
 
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
-from vgpu_sim.hcad import providers
-from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.hcad.objects import providers
+from vgpu_sim.hcad.objects.providers import Providers
 from vgpu_sim.system import seqpacket
 
 

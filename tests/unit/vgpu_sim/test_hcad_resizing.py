@@ -19,12 +19,12 @@ from vgpu_sim.hal import hca_objects, messages
 from vgpu_sim.hal.hca import HcaCreated, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hal.verbs import VerbsOpcode as Op
-from vgpu_sim.hcad import resizing
-from vgpu_sim.hcad.cm_server import CmServer
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.opened import OpenedFunction
-from vgpu_sim.hcad.parties import Parties, Party
-from vgpu_sim.hcad.programs import Programs
+from vgpu_sim.hcad.cm.server import CmServer
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties, Party
+from vgpu_sim.hcad.programs import resizing
+from vgpu_sim.hcad.programs.opened_function import OpenedFunction
+from vgpu_sim.hcad.programs.programs import Programs
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 

@@ -15,13 +15,13 @@ from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
-from vgpu_sim.hcad.cm_bindings import Claim
-from vgpu_sim.hcad.cm_connection import Connection, State
-from vgpu_sim.hcad.cm_policy import Service
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
-from vgpu_sim.hcad.parties import Parties
+from vgpu_sim.hcad.cm.bindings import Claim
+from vgpu_sim.hcad.cm.connection import Connection, State
+from vgpu_sim.hcad.cm.policy import Service
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import Objects
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
 
 
 @pytest.fixture

@@ -18,13 +18,13 @@ from share_room import most_of, open_descriptors, room
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad import memory
-from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects
-from vgpu_sim.hcad.parties import Parties
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.common import shared_memory
+from vgpu_sim.hcad.common.handover_state import Luggage
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.common.quotas import Shares
+from vgpu_sim.hcad.objects.client_objects import AdoptedObjects
+from vgpu_sim.hcad.policy.enforcement import Enforcer
+from vgpu_sim.hcad.policy.parties import Parties
 
 GROUP = bytes((0xFF, 0x0E, *bytes(14)))
 ENGINE_CALLS = (
@@ -97,7 +97,7 @@ class Rig:
             *((engine, name) for name in ENGINE_CALLS),
             *((guard, name) for name in GUARD_CALLS),
             *((os, name) for name in ("dup", "pipe2")),
-            *((memory, "shared"), (self.share, "take")),
+            *((shared_memory, "shared"), (self.share, "take")),
         ]
         for owner, name in targets:
             monkeypatch.setattr(owner, name, self.failure.wrapped(name, getattr(owner, name)))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from share_room import KINDS, most_of, room
 
-from vgpu_sim.hcad.shares import OBJECT_BYTES, RING_BYTES, Shares, memory_limit
+from vgpu_sim.hcad.common.quotas import OBJECT_BYTES, RING_BYTES, Shares, memory_limit
 
 GIB = 1 << 30
 

@@ -13,7 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from vgpu_sim.fabric.wire import NoWire
-from vgpu_sim.hcad import __main__ as hcad_main, netd_walls, walls
+from vgpu_sim.hcad import __main__ as hcad_main
+from vgpu_sim.hcad.netd import netd_walls
+from vgpu_sim.hcad.serving import walls
 
 WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(1, 6))
 MAKE_DIR, MAKE_REG, MAKE_SOCK, MAKE_SYM, TRUNCATE = 1 << 7, 1 << 8, 1 << 9, 1 << 12, 1 << 14

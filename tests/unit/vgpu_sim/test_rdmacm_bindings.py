@@ -8,11 +8,11 @@ import pytest
 from cm_rig import Client, Fabric, gid, parameters
 
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad import cm_private
-from vgpu_sim.hcad.cm_bindings import NOT_CONNECTED, Bindings, Claim, Found
-from vgpu_sim.hcad.cm_connection import LONGEST_ANSWER, Connection, State
-from vgpu_sim.hcad.cm_messages import Message, Path, Reason, Rej, Rep, Req
-from vgpu_sim.hcad.cm_policy import Service
+from vgpu_sim.hcad.cm import private_data
+from vgpu_sim.hcad.cm.bindings import NOT_CONNECTED, Bindings, Claim, Found
+from vgpu_sim.hcad.cm.connection import LONGEST_ANSWER, Connection, State
+from vgpu_sim.hcad.cm.messages import Message, Path, Reason, Rej, Rep, Req
+from vgpu_sim.hcad.cm.policy import Service
 
 PORT = 7174
 STRANGER = gid(9)
@@ -161,8 +161,8 @@ class Wire:
 
     def request(self, client: Client, **changes: int) -> Message | None:
         """Receive a REQ of the stranger's; return what is answered at once."""
-        header = cm_private.Endpoints(STRANGER, 4000, client.gid)
-        data = cm_private.pack(header).ljust(92, b"\0")
+        header = private_data.Endpoints(STRANGER, 4000, client.gid)
+        data = private_data.pack(header).ljust(92, b"\0")
         service = CmPortSpace.TCP << 16 | PORT
         request = Req(7, service, Path(STRANGER, client.gid), 0x50, 1, data=data)
         self.say(client, replace(request, **changes))

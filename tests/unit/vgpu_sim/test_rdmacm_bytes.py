@@ -11,9 +11,9 @@ import pytest
 from cm_rig import gid, parameters
 
 from vgpu_sim.hal import cm
-from vgpu_sim.hcad import cm_connection, cm_events, cm_mad, cm_private
-from vgpu_sim.hcad.cm_connection import Connection, State
-from vgpu_sim.hcad.cm_messages import (
+from vgpu_sim.hcad.cm import connection, events, mad_codec, private_data
+from vgpu_sim.hcad.cm.connection import Connection, State
+from vgpu_sim.hcad.cm.messages import (
     MOST_DATA,
     Drep,
     Dreq,
@@ -31,8 +31,8 @@ from vgpu_sim.hcad.cm_messages import (
     SidrStatus,
     seconds,
 )
-from vgpu_sim.hcad.cm_policy import Refusal, Service, service_of
-from vgpu_sim.hcad.cm_wire import _match
+from vgpu_sim.hcad.cm.policy import Refusal, Service, service_of
+from vgpu_sim.hcad.cm.wire import _match
 
 NUMBERS = "11223344" + "55667788"  # local and remote communication id
 PATH = Path(bytes(range(16)), bytes(range(16, 32)), 0xA1, 0xB2, 0xC3D4E, 0x9, 0x15)
@@ -99,8 +99,8 @@ BYTES: list[tuple[Message, int, str]] = [
 def test_a_message_has_the_bytes_of_its_table(message: Message, attribute: int, body: str) -> None:
     header = "01070203" + "00" * 4 + "0011223344556677" + f"{attribute:04x}" + "00" * 6
     mad = bytes.fromhex(header + body).ljust(256, b"\0")
-    assert cm_mad.encode(message, 0x0011223344556677).hex() == mad.hex()
-    found, transaction = cm_mad.decode(mad)
+    assert mad_codec.encode(message, 0x0011223344556677).hex() == mad.hex()
+    found, transaction = mad_codec.decode(mad)
     assert transaction == 0x0011223344556677
     room = MOST_DATA.get(type(message))
     if room is None:
@@ -130,26 +130,26 @@ def test_private_data_fills_a_message_and_no_more(kind: type, room: int) -> None
     usual = next(message for message, *_ in BYTES if type(message) is kind)
     fields = {name: getattr(usual, name) for name in usual.__slots__}
     full = kind(**fields | {"data": b"x" * room})
-    mad = cm_mad.encode(full, 1)
+    mad = mad_codec.encode(full, 1)
     assert (len(mad), mad[-1:]) == (256, b"x")
-    assert cm_mad.decode(mad)[0] == full
+    assert mad_codec.decode(mad)[0] == full
     with pytest.raises(ValueError, match=f"{room + 1} bytes of private data"):
-        cm_mad.encode(kind(**fields | {"data": b"x" * (room + 1)}), 1)
+        mad_codec.encode(kind(**fields | {"data": b"x" * (room + 1)}), 1)
 
 
 @pytest.mark.parametrize("size", [255, 257])
 def test_a_mad_has_256_bytes(size: int) -> None:
-    mad = cm_mad.encode(Rtu(1, 2), 3).ljust(size, b"\0")[:size]
-    with pytest.raises(cm_mad.MalformedMad, match=f"^{size} bytes$"):
-        cm_mad.decode(mad)
+    mad = mad_codec.encode(Rtu(1, 2), 3).ljust(size, b"\0")[:size]
+    with pytest.raises(mad_codec.MalformedMad, match=f"^{size} bytes$"):
+        mad_codec.decode(mad)
 
 
 @pytest.mark.parametrize("attribute", [0x00, 0x0F, 0x19, 0x1A, 0x110])
 def test_an_attribute_that_is_no_message_s_is_named(attribute: int) -> None:
-    mad = bytearray(cm_mad.encode(Rtu(1, 2), 3))
+    mad = bytearray(mad_codec.encode(Rtu(1, 2), 3))
     mad[16:18] = attribute.to_bytes(2)
-    with pytest.raises(cm_mad.MalformedMad, match=f"^attribute {attribute:#x}$"):
-        cm_mad.decode(bytes(mad))
+    with pytest.raises(mad_codec.MalformedMad, match=f"^attribute {attribute:#x}$"):
+        mad_codec.decode(bytes(mad))
 
 
 def test_numbers_are_those_of_the_specification() -> None:
@@ -210,21 +210,21 @@ def test_a_timeout_of_five_bits(code: int, time: float) -> None:
 )
 def test_what_an_address_is(address: str, loopback: bool, multicast: bool, text: str) -> None:
     raw = bytes.fromhex(address)
-    assert cm_private.is_loopback(raw) is loopback
-    assert cm_private.is_multicast(raw) is multicast
-    assert cm_private.text(raw) == text
-    assert cm_private.is_mapped(raw) is ("." in text)
+    assert private_data.is_loopback(raw) is loopback
+    assert private_data.is_multicast(raw) is multicast
+    assert private_data.text(raw) == text
+    assert private_data.is_mapped(raw) is ("." in text)
 
 
 def test_a_header_of_ipv6_has_whole_addresses_and_36_bytes() -> None:
     one, other = bytes(range(16)), bytes(range(1, 17))
-    packed = cm_private.pack(cm_private.Endpoints(one, 0x1234, other))
+    packed = private_data.pack(private_data.Endpoints(one, 0x1234, other))
     assert packed.hex() == "0060" + "1234" + one.hex() + other.hex()
-    assert cm_private.HEADER_BYTES == len(packed) == 36
-    assert cm_private.unpack(packed) == cm_private.Endpoints(one, 0x1234, other)
+    assert private_data.HEADER_BYTES == len(packed) == 36
+    assert private_data.unpack(packed) == private_data.Endpoints(one, 0x1234, other)
     for first in (b"\x00\x70", b"\x01\x60", b"\x00\x30"):
-        with pytest.raises(cm_private.MalformedHeader, match=f"version {first[0]}"):
-            cm_private.unpack(first + packed[2:])
+        with pytest.raises(private_data.MalformedHeader, match=f"version {first[0]}"):
+            private_data.unpack(first + packed[2:])
 
 
 @pytest.mark.parametrize(
@@ -280,19 +280,19 @@ def test_a_client_s_parameters_are_cut_to_their_bits() -> None:
         srq=3,
         ack_timeout=33,
     )
-    found = cm_events.request(asked, 5, 6, path, 7, b"d", 3)
+    found = events.request(asked, 5, 6, path, 7, b"d", 3)
     assert found == Req(
         *(5, 6, Path(gid(0), gid(1), 7, ack_timeout=31), 0x123456, 7, bytes(8), 3, 4, 7, 7, 1, 1),
         mtu=3,
         data=b"d".ljust(92, b"\0"),
     )
-    less = cm_events.request(
+    less = events.request(
         wanted(retry_count=6, rnr_retry_count=5, ack_timeout=1, qpn=0xFF_123456), 5, 6, path, 7, b""
     )
     assert (less.retry_count, less.rnr_retry_count, less.path.ack_timeout) == (6, 5, 1)
     assert (less.flow_control, less.srq, less.qpn, less.mtu) == (0, 0, 0x123456, 5)
-    assert cm_events.request(wanted(), 5, 6, path, 7, b"").path == path
-    answer = cm_events.reply(asked, 5, 6, 0x77, 8, b"y")
+    assert events.request(wanted(), 5, 6, path, 7, b"").path == path
+    answer = events.reply(asked, 5, 6, 0x77, 8, b"y")
     assert answer == Rep(5, 6, 0x77, 8, bytes(8), 3, 4, 7, 1, 1, b"y".ljust(196, b"\0"))
 
 
@@ -300,19 +300,19 @@ def test_a_client_s_parameters_are_cut_to_their_bits() -> None:
 def test_private_data_is_as_long_as_it_says_and_may_be(most: int, size: int, fits: bool) -> None:
     asked = parameters(1, b"x" * size)
     if fits:
-        assert cm_events.private_data(asked, most) == b"x" * size
+        assert events.private_data(asked, most) == b"x" * size
         return
     with pytest.raises(OSError, match=f"{size} bytes of private data: at most {most}") as refused:
-        cm_events.private_data(asked, most)
+        events.private_data(asked, most)
     assert refused.value.errno == errno.EINVAL
 
 
 def test_private_data_never_goes_beyond_the_record() -> None:
     asked = parameters(1, b"x" * cm.CM_MAX_DATA)
-    assert len(cm_events.private_data(asked, 1000)) == cm.CM_MAX_DATA == ctypes.sizeof(asked.data)
+    assert len(events.private_data(asked, 1000)) == cm.CM_MAX_DATA == ctypes.sizeof(asked.data)
     asked.data_bytes += 1
     with pytest.raises(OSError, match="private data"):
-        cm_events.private_data(asked, 1000)
+        events.private_data(asked, 1000)
 
 
 @pytest.mark.parametrize(
@@ -320,10 +320,10 @@ def test_private_data_never_goes_beyond_the_record() -> None:
 )
 def test_a_queue_pair_s_number_has_24_bits(number: int, is_one: bool) -> None:
     if is_one:
-        assert cm_events.queue_pair(parameters(1, qpn=number)) == number
+        assert events.queue_pair(parameters(1, qpn=number)) == number
         return
     with pytest.raises(OSError, match=f"queue pair {number}"):
-        cm_events.queue_pair(parameters(1, qpn=number))
+        events.queue_pair(parameters(1, qpn=number))
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_a_queue_pair_s_number_has_24_bits(number: int, is_one: bool) -> None:
     ],
 )
 def test_what_a_side_that_goes_away_says(state: State, answer: Message | None) -> None:
-    assert cm_connection.destroy(Connection(state, 1, 2, 3, 4)) == answer
+    assert connection.destroy(Connection(state, 1, 2, 3, 4)) == answer
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_what_a_side_that_goes_away_says(state: State, answer: Message | None) -
 def test_a_peer_has_us_wait_within_bounds(code: int, waits: int) -> None:
     path = Path(gid(0), gid(1), ack_timeout=code)
     req = Req(7, 8, path, 9, 10, response_timeout=code, max_retries=3)
-    made = cm_connection.requested(req, 6, 0.0)
+    made = connection.requested(req, 6, 0.0)
     assert made == Connection(
         State.REQ_RECEIVED,
         *(6, 7, 0, 9, min(4 * seconds(waits), 69.0), 0, 3),
@@ -368,19 +368,19 @@ def test_an_mra_of_the_message_that_is_awaited_puts_its_deadline_off(
     code: int, waits: int, state: State, about: int
 ) -> None:
     one = Connection(state, 1, 2, deadline=50.0, wait=3.0)
-    assert cm_connection.receive(one, Mra(2, 1, about, code), 40.0).connection == one._replace(
+    assert connection.receive(one, Mra(2, 1, about, code), 40.0).connection == one._replace(
         deadline=43.0 + seconds(waits)
     )
     for other in {0, 1, 2} - {about}:
-        assert cm_connection.receive(one, Mra(2, 1, other, code), 40.0).connection == one
+        assert connection.receive(one, Mra(2, 1, other, code), 40.0).connection == one
 
 
 def test_a_deadline_comes_exactly_when_it_is_due() -> None:
     again = Rtu(1, 2)
     one = Connection(State.REP_SENT, 1, 2, deadline=50.0, retries=1, wait=3.0, repeat=again)
-    assert cm_connection.expire(one, 49.999) == cm_connection.Step(one)
-    first = cm_connection.expire(one, 50.0)
-    assert first == cm_connection.Step(one._replace(deadline=53.0, retries=0), again)
-    last = cm_connection.expire(first.connection, 53.0)
+    assert connection.expire(one, 49.999) == connection.Step(one)
+    first = connection.expire(one, 50.0)
+    assert first == connection.Step(one._replace(deadline=53.0, retries=0), again)
+    last = connection.expire(first.connection, 53.0)
     assert last.connection.state is State.CLOSED
     assert last.send == Rej(1, 2, Rejected.OTHER, Reason.TIMEOUT)

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from vgpu_sim.hcad import cm_connection as cm
-from vgpu_sim.hcad.cm_connection import Connection, InvalidCall, State, Step, Told
-from vgpu_sim.hcad.cm_messages import (
+from vgpu_sim.hcad.cm import connection as cm
+from vgpu_sim.hcad.cm.connection import Connection, InvalidCall, State, Step, Told
+from vgpu_sim.hcad.cm.messages import (
     Drep,
     Dreq,
     Message,

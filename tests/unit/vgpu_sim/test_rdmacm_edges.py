@@ -10,11 +10,11 @@ from cm_rig import Client, Fabric, gid
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad.cm_ids import Ids
-from vgpu_sim.hcad.cm_manager import Manager
-from vgpu_sim.hcad.cm_messages import Drep, Dreq, Message, Path, Reason, Rej, Rep, Req, Rtu, SidrRep
-from vgpu_sim.hcad.cm_policy import Refusal
-from vgpu_sim.hcad.cm_private import Endpoints, pack
+from vgpu_sim.hcad.cm.identifiers import Ids
+from vgpu_sim.hcad.cm.manager import Manager
+from vgpu_sim.hcad.cm.messages import Drep, Dreq, Message, Path, Reason, Rej, Rep, Req, Rtu, SidrRep
+from vgpu_sim.hcad.cm.policy import Refusal
+from vgpu_sim.hcad.cm.private_data import Endpoints, pack
 
 PORT = 7174
 SERVICE = CmPortSpace.TCP << 16 | PORT

@@ -9,9 +9,9 @@ from cm_rig import Client, Fabric
 
 from vgpu_sim.fabric.addresses import Address
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad import cm_private
-from vgpu_sim.hcad.cm_messages import Message, Path, Rep, Req, SidrRep, SidrReq
-from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.cm import private_data
+from vgpu_sim.hcad.cm.messages import Message, Path, Rep, Req, SidrRep, SidrReq
+from vgpu_sim.hcad.policy.parties import Parties, Party
 
 PORT = 7174
 FIRST, SECOND = 0, 1  # indices of GIDs
@@ -37,7 +37,7 @@ class Node:
         self.manager.wire = lambda *message: self.sent.append(message)
         self.wires = set(OWN)
         self.manager.reaches = lambda source, to: (
-            source in self.wires and (cm_private.is_mapped(source) == cm_private.is_mapped(to))
+            source in self.wires and (private_data.is_mapped(source) == private_data.is_mapped(to))
         )
         self.client = Client(self.fabric, 0, gids=OWN)
 
@@ -79,7 +79,7 @@ def test_who_asks_comes_from_the_address_of_the_peer_s_family(node: Node, index:
     assert (source, destination) == (OWN[index], PEER[index])
     assert isinstance(request, Req)
     assert (request.path.source, request.path.destination) == (OWN[index], PEER[index])
-    said = cm_private.unpack(request.data)
+    said = private_data.unpack(request.data)
     assert (said.source, said.destination) == (OWN[index], PEER[index])
     node.receive(index, Rep(9, request.local_id, 0x77, 5))
     answer = client.event()
@@ -91,7 +91,7 @@ def test_who_asks_comes_from_the_address_of_the_peer_s_family(node: Node, index:
 def test_who_is_asked_answers_from_that_address(node: Node, index: int) -> None:
     client = node.client
     client.listener(PORT)  # of any address
-    header = cm_private.pack(cm_private.Endpoints(PEER[index], 40000, OWN[index]))
+    header = private_data.pack(private_data.Endpoints(PEER[index], 40000, OWN[index]))
     path = Path(PEER[index], OWN[index])
     request = Req(7, CmPortSpace.TCP << 16 | PORT, path, 0x123, 5, data=header.ljust(92, b"\0"))
     node.receive(index, request)

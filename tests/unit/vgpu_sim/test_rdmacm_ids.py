@@ -12,10 +12,10 @@ from cm_rig import LOOPBACK, Client, Fabric, gid, parameters
 
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad.cm_channel import MOST_WAITING
-from vgpu_sim.hcad.cm_messages import MOST_DATA, Mra, Path, Reason, Rej, Rejected, Req, SidrReq
-from vgpu_sim.hcad.cm_policy import Refusal, Service
-from vgpu_sim.hcad.cm_private import Endpoints, pack
+from vgpu_sim.hcad.cm.event_channel import MOST_WAITING
+from vgpu_sim.hcad.cm.messages import MOST_DATA, Mra, Path, Reason, Rej, Rejected, Req, SidrReq
+from vgpu_sim.hcad.cm.policy import Refusal, Service
+from vgpu_sim.hcad.cm.private_data import Endpoints, pack
 
 PORT = 7174
 MOST = (1 << 32) - 1

@@ -14,11 +14,11 @@ from share_room import room
 from vgpu_sim.fabric.addresses import NETWORK, address_of
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad import cm_channel, cm_ids
-from vgpu_sim.hcad.cm_channel import EVENT_BYTES, MOST_WAITING, Channel, Channels, Waiting
-from vgpu_sim.hcad.cm_ids import Ids
-from vgpu_sim.hcad.cm_messages import Reason
-from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.hcad.cm import event_channel, identifiers
+from vgpu_sim.hcad.cm.event_channel import EVENT_BYTES, MOST_WAITING, Channel, Channels, Waiting
+from vgpu_sim.hcad.cm.identifiers import Ids
+from vgpu_sim.hcad.cm.messages import Reason
+from vgpu_sim.hcad.common.quotas import Shares
 
 PORT = 7174
 
@@ -155,7 +155,7 @@ def test_ports_that_are_chosen_are_those_that_linux_chooses(
     """32768 to 60999, ends included; a port that is held is passed over, in its own space alone."""
     draws: list[int] = []
     monkeypatch.setattr(
-        cm_ids.secrets, "randbelow", lambda below: draws.append(below) or answers.pop(0)
+        identifiers.secrets, "randbelow", lambda below: draws.append(below) or answers.pop(0)
     )
     answers = [0, 28231, 0, 5, 0]
     assert client.bind(client.id(), 0).source.port == 32768
@@ -169,7 +169,7 @@ def test_where_every_port_is_held_none_is_chosen(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries = []
-    monkeypatch.setattr(cm_ids.secrets, "randbelow", lambda below: tries.append(below) or 0)
+    monkeypatch.setattr(identifiers.secrets, "randbelow", lambda below: tries.append(below) or 0)
     client.bind(client.id(), 0)
     tries.clear()
     one = client.id()
@@ -202,7 +202,7 @@ def test_an_id_and_a_channel_cost_their_share_and_give_it_back(
     ids.destroy_channel(made.handle)
     assert room(share) == begun
     monkeypatch.setattr(
-        cm_channel.os, "pipe2", lambda flags: (_ for _ in ()).throw(OSError(24, "full"))
+        event_channel.os, "pipe2", lambda flags: (_ for _ in ()).throw(OSError(24, "full"))
     )
     assert error(ids.create_channel) == "EMFILE"
     assert room(share) == begun

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from vgpu_sim.hcad import cm_private
-from vgpu_sim.hcad.cm_mad import MAD_BYTES, MalformedMad, decode, encode
-from vgpu_sim.hcad.cm_messages import (
+from vgpu_sim.hcad.cm import private_data
+from vgpu_sim.hcad.cm.mad_codec import MAD_BYTES, MalformedMad, decode, encode
+from vgpu_sim.hcad.cm.messages import (
     MOST_DATA,
     Drep,
     Dreq,
@@ -99,14 +99,14 @@ def test_too_much_private_data_does_not_fit(kind):
 
 def test_addresses_before_private_data():
     """The header of a real client's request, as the specification's annex A11 has it."""
-    packed = cm_private.pack(cm_private.Endpoints(HERE, 40000, THERE))
+    packed = private_data.pack(private_data.Endpoints(HERE, 40000, THERE))
     assert packed.hex() == "0040" + "9c40" + "00" * 12 + "c6120001" + "00" * 12 + "c6120002"
-    assert cm_private.unpack(packed + b"rest") == cm_private.Endpoints(HERE, 40000, THERE)
+    assert private_data.unpack(packed + b"rest") == private_data.Endpoints(HERE, 40000, THERE)
     with pytest.raises(ValueError, match="IPv4 and one of IPv6"):
-        cm_private.pack(cm_private.Endpoints(HERE, 1, bytes(16)))
+        private_data.pack(private_data.Endpoints(HERE, 1, bytes(16)))
     for bad in (packed[:-1], b"\x10" + packed[1:], b"\0\x50" + packed[2:]):
-        with pytest.raises(cm_private.MalformedHeader):
-            cm_private.unpack(bad)
+        with pytest.raises(private_data.MalformedHeader):
+            private_data.unpack(bad)
 
 
 def packet(mad: bytes) -> bytes:
@@ -142,7 +142,7 @@ def shown(tmp_path: Path, mad: bytes, fields: list[str]) -> list[str]:
     return done.stdout.rstrip("\n").split("|")
 
 
-ADDRESSES = cm_private.pack(cm_private.Endpoints(HERE, 40000, THERE))
+ADDRESSES = private_data.pack(private_data.Endpoints(HERE, 40000, THERE))
 SHOWN = [
     (
         Req(

@@ -8,8 +8,8 @@ from hca_rig import Client, running_engine
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.cm import CmEventType as Event
-from vgpu_sim.hcad.cm_policy import Service
-from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.cm.policy import Service
+from vgpu_sim.hcad.common.numbers import Numbers
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from wire_rig import End, fresh_address, gid_of
 from vgpu_sim.hal.cm import CM_MAX_IDS, CmEventType as Event, CmPortSpace
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hal.hca_engine import HcaMad
-from vgpu_sim.hcad import cm_mad, cm_private
-from vgpu_sim.hcad.cm_messages import (
+from vgpu_sim.hcad.cm import mad_codec, private_data
+from vgpu_sim.hcad.cm.messages import (
     Drep,
     Dreq,
     Message,
@@ -34,9 +34,9 @@ from vgpu_sim.hcad.cm_messages import (
     SidrReq,
     SidrStatus,
 )
-from vgpu_sim.hcad.cm_policy import Refusal
-from vgpu_sim.hcad.cm_server import CmServer
-from vgpu_sim.hcad.cm_wire import CmWire
+from vgpu_sim.hcad.cm.policy import Refusal
+from vgpu_sim.hcad.cm.server import CmServer
+from vgpu_sim.hcad.cm.wire import CmWire
 
 PORT = 7174
 SERVICE = CmPortSpace.TCP << 16 | PORT
@@ -57,14 +57,14 @@ class Peer:
 
     def request(self, **changes: Any) -> Req:
         """A REQ for the port that is served."""
-        header = cm_private.pack(cm_private.Endpoints(gid_of(self.ip), 40000, gid_of(self.to)))
+        header = private_data.pack(private_data.Endpoints(gid_of(self.ip), 40000, gid_of(self.to)))
         path = Path(gid_of(self.ip), gid_of(self.to))
         data = header.ljust(92, b"\0")
         return replace(Req(7, SERVICE, path, 0x123, 0x456, mtu=SMALL, data=data), **changes)
 
     def say(self, message: Message, **changes: Any) -> None:
         """Send a message as a datagram that is right but for ``changes``."""
-        self.send(cm_mad.encode(message, TRANSACTION), **changes)
+        self.send(mad_codec.encode(message, TRANSACTION), **changes)
 
     def send(self, mad: bytes, qkey: int = GSI_QKEY, source: int = 1, **changes: Any) -> None:
         """Send bytes as a datagram of queue pair 1."""
@@ -82,7 +82,7 @@ class Peer:
         assert data[-4:] == roce.icrc(ip, port, self.ip, data[:-4])
         opcode, _, said, qpn, _, qkey, source = struct.unpack_from("!BBHIIII", data)
         assert (opcode, said, qpn, qkey, source) == (UD_SEND, pkey, 1, GSI_QKEY, 1)
-        return cm_mad.decode(data[20:-4])
+        return mad_codec.decode(data[20:-4])
 
 
 class Stage:
@@ -197,7 +197,7 @@ def test_what_is_no_datagram_of_queue_pair_1_is_dropped(end, changes, counted):
 
 def test_a_wrong_checksum_is_dropped(end):
     async def play(stage: Stage) -> None:
-        mad = cm_mad.encode(stage.peer.request(), 1)
+        mad = mad_codec.encode(stage.peer.request(), 1)
         packet = Packet(UD_SEND, 1, 0, struct.pack("!II", GSI_QKEY, 1), mad, ack=False)
         data = bytearray(packet.sealed(stage.peer.ip, stage.end.ip))
         data[40] ^= 1
@@ -295,7 +295,7 @@ def test_a_flood_is_lost_and_then_others_are_heard(end):
         choice = random.Random(5)
         for number in range(3000):
             if number % 2:
-                stage.peer.send(choice.randbytes(cm_mad.MAD_BYTES))
+                stage.peer.send(choice.randbytes(mad_codec.MAD_BYTES))
             else:
                 stage.peer.say(stage.peer.request(local_id=100 + number))
             if number % 64 == 0:
@@ -412,4 +412,4 @@ def test_an_address_of_the_other_family_or_without_a_wire_is_not_reached(end):
         assert not manager.leads_to(gid(0), gid_of(stage.peer.ip))
 
     on_stage(end, play)
-    assert HcaMad.data.size == cm_mad.MAD_BYTES
+    assert HcaMad.data.size == mad_codec.MAD_BYTES

@@ -25,7 +25,7 @@ from vgpu_sim.hal import direct, hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.__main__ import ADMIN_NAME, LOCK_NAME
-from vgpu_sim.hcad.server import SOCKET_NAME
+from vgpu_sim.hcad.serving.server import SOCKET_NAME
 from vgpu_sim.system import polling, python_process
 from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
 

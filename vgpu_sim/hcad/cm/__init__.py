@@ -1,0 +1,1 @@
+"""The connection manager: messages, connections, communication ids, and its packets on wires."""

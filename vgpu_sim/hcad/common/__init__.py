@@ -1,0 +1,1 @@
+"""What every room of hcad uses: functions, quotas, numbers, shared memory, handover state."""

@@ -1,0 +1,1 @@
+"""Objects of clients: queue pairs, completion queues, memory regions and what belongs to them."""

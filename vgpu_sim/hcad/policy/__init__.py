@@ -1,0 +1,1 @@
+"""Policy: which peers a queue pair may have, under which rules, and what was denied."""

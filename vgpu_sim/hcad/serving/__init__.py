@@ -1,0 +1,1 @@
+"""Servers of hcad: of one fabric and of a node; their sockets, handover and confinement."""

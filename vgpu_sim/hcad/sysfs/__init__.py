@@ -1,0 +1,1 @@
+"""Files that RDMA tools read below ``/sys/class/infiniband``."""
