@@ -21,9 +21,10 @@ from benchmarks.scale.fleet import name_of
 from benchmarks.scale.measure import SEVEN
 from gpu_operator.api.v1alpha1 import API_VERSION, NODE_LABEL, POOL_LABEL
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import layouts, pools
+from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.controllers.fleet import Fleet
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.layouts import layouts
+from gpu_operator.controllers.pools import pools
 from gpu_operator.engine.store import Store
 from gpu_operator.kube.actions import Apply
 from gpu_operator.render.gpu import uuid_of

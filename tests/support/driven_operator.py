@@ -7,7 +7,7 @@ from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.config import Config, NodeConfig
-from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
+from gpu_operator.controllers.common.world import ChartPolicy, GPUPolicySpec
 from gpu_operator.engine import routes
 from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.store import Store

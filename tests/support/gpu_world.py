@@ -26,7 +26,7 @@ from gpu_operator.api.v1alpha1.miglayout import (
     Rollout,
 )
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout, Meta, Pool, Resource
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common.world import Node, World
 from gpu_operator.kube.actions import Action, Apply, Manager
 from gpu_operator.render import gpu as gpu_render
 from mig import geometry, spec as mig_spec

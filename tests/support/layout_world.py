@@ -7,8 +7,8 @@ from gpu_world import NOW, applied, gpu, node, pool, world
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
 from gpu_operator.api.v1alpha1.gpu import PlacedInstance
-from gpu_operator.controllers import layouts
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.common.world import Outcome, World
+from gpu_operator.controllers.layouts import layouts
 from gpu_operator.kube.actions import Apply, Manager
 
 SEVEN = [f"1g.10gb@{i}" for i in range(7)]

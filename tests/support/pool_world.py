@@ -8,8 +8,8 @@ from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import pools
-from gpu_operator.controllers.world import AgentSet, Outcome, World
+from gpu_operator.controllers.common.world import AgentSet, Outcome, World
+from gpu_operator.controllers.pools import pools
 from gpu_operator.render import daemonset, features, gpud
 
 CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")

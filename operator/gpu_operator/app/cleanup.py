@@ -10,8 +10,8 @@ from typing import Any
 from gpu_operator import errors, kinds
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.controllers import offers
-from gpu_operator.controllers.node_status import (
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.nodes.extended_resources import (
     KUBELET_REMEMBERS_S,
     RETIRE_AFTER_S,
     RETIRE_AGAIN_S,

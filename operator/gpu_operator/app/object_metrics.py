@@ -6,8 +6,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gpu_operator.api.v1alpha1.base import Condition
-from gpu_operator.controllers.scatter import Rooms
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.pools.scatter import Rooms
 from mig import planner
 
 

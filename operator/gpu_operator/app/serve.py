@@ -19,7 +19,7 @@ from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.app.health import Health
 from gpu_operator.app.object_metrics import ObjectCollector
 from gpu_operator.config import Config, Identity
-from gpu_operator.controllers.world import ChartPolicy
+from gpu_operator.controllers.common.world import ChartPolicy
 from gpu_operator.engine import watch
 from gpu_operator.engine.claim_loop import ClaimLoop
 from gpu_operator.engine.parts import until_one_ends

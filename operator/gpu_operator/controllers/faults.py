@@ -12,7 +12,7 @@ from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, FaultStatus, WantedFault
 from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.resource import Fault, Gpu
-from gpu_operator.controllers.conditions import (
+from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
     blocked,
@@ -20,7 +20,7 @@ from gpu_operator.controllers.conditions import (
     report,
     verdicts,
 )
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.render import gpu as gpu_render
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from gpu_operator.api.v1alpha1 import MIG_CONFIG_NODE, POOL_LABEL
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import layouts, membership, selection
-from gpu_operator.controllers.layout_book import LayoutBook
-from gpu_operator.controllers.pool_book import PoolBook
-from gpu_operator.controllers.selection import Role
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import layouts, selection
+from gpu_operator.controllers.layouts.book import LayoutBook
+from gpu_operator.controllers.layouts.selection import Role
+from gpu_operator.controllers.pools.pool_book import PoolBook
 
 Named = tuple[str, str]  # kind and name
 

@@ -16,8 +16,8 @@ from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.resource import Policy
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import membership, node_pods, sharing
-from gpu_operator.controllers.conditions import (
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
     blocked,
@@ -25,7 +25,9 @@ from gpu_operator.controllers.conditions import (
     report,
     verdicts,
 )
-from gpu_operator.controllers.world import POLICY_NAME, ChartPolicy, Outcome, World
+from gpu_operator.controllers.common.world import POLICY_NAME, ChartPolicy, Outcome, World
+from gpu_operator.controllers.nodes import sharing
+from gpu_operator.controllers.pools import daemon_sets
 from gpu_operator.kube.actions import Action, Apply, Manager
 
 
@@ -95,8 +97,8 @@ def _waiting(world: World, node_config: NodeConfig, namespace: str) -> str:
     """Say which pool has yet to take the policy over; empty when all have."""
     held = set(membership.claims(world).values())
     for pool in (world.pools[name] for name in sorted(held)):
-        wanted = node_pods.documents(world, pool, node_config, namespace)
-        missing = node_pods.missing(world, wanted)
+        wanted = daemon_sets.documents(world, pool, node_config, namespace)
+        missing = daemon_sets.missing(world, wanted)
         if missing:
             return f"pool {pool.name}: {missing}"
         prefix = world.policy.resource_prefix

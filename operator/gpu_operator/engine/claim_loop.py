@@ -15,7 +15,7 @@ from gpu_operator.controllers.claims.nudging import Nudging
 from gpu_operator.controllers.claims.reading import Claim, StartingPod, WaitingPod
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.telling import Telling
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.kube.actions import Annotate, Record

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpu_operator import kinds
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from gpu_operator.engine.queue import Key
 from gpu_operator.kinds import Kind
 

@@ -14,7 +14,7 @@ from gpu_operator import kinds
 from gpu_operator.api import migparted
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
-from gpu_operator.controllers.world import (
+from gpu_operator.controllers.common.world import (
     AgentPod,
     AgentSet,
     ChartPolicy,

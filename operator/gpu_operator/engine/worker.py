@@ -11,19 +11,15 @@ from typing import Any, TypeVar
 
 from gpu_operator import errors, kinds, metrics
 from gpu_operator.config import Config
-from gpu_operator.controllers import (
-    conditions,
-    faults,
-    layouts,
-    mig_config,
-    node_status,
-    orphans,
-    policies,
-    pools,
-)
+from gpu_operator.controllers import faults, policies
+from gpu_operator.controllers.common import conditions
+from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.controllers.fleet import Fleet
-from gpu_operator.controllers.scatter import Rooms
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.layouts import layouts, orphans
+from gpu_operator.controllers.mig_config import mig_config
+from gpu_operator.controllers.nodes import extended_resources
+from gpu_operator.controllers.pools import pools
+from gpu_operator.controllers.pools.scatter import Rooms
 from gpu_operator.engine import routes
 from gpu_operator.engine.computing import Computing
 from gpu_operator.engine.queue import Key, WorkQueue
@@ -256,7 +252,7 @@ class Worker:
         if key.kind == "GPUFault":
             return faults.reconcile(world, key.name, now)
         if key.kind == "Node":
-            status = node_status.reconcile(world, key.name, time.monotonic())
+            status = extended_resources.reconcile(world, key.name, time.monotonic())
             return status.then(mig_config.reconcile(world, key.name, self._config.mig_manager))
         return Outcome()
 

@@ -32,8 +32,9 @@ from gpu_operator.api.v1alpha1.gpu import GPUStatus
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.app import check, cleanup, serve, validation
 from gpu_operator.config import Config, Identity, NodeConfig, TaintsConfig
-from gpu_operator.controllers import layout_act, node_status
-from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
+from gpu_operator.controllers.common.world import ChartPolicy, GPUPolicySpec
+from gpu_operator.controllers.layouts import execution
+from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.engine import rdma_loop, routes, watch
 from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.store import Store
@@ -159,8 +160,8 @@ def asked(rights: set[Right], cluster_wide: set[Right]) -> set[Right]:
 
 async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools, layouts, evictions, retired resources, deletions: all that the operator ever does."""
-    monkeypatch.setattr(layout_act, "SETTLE_S", 0.0)
-    monkeypatch.setattr(node_status, "RETIRE_AFTER_S", 0.0)
+    monkeypatch.setattr(execution, "SETTLE_S", 0.0)
+    monkeypatch.setattr(extended_resources, "RETIRE_AFTER_S", 0.0)
     cluster.add("ClusterRole", "tessera-operator")
     owners = await serve._owners(CONFIG, cluster)
     elector = Elector(cluster, "tessera-operator", NAMESPACE, "me", owners=owners)

@@ -33,8 +33,8 @@ from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus, PlacedInstance
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.resource import Meta, Resource
 from gpu_operator.api.v1alpha1.sharing import Shared, SharingKind
-from gpu_operator.controllers import node_status
-from gpu_operator.controllers.world import AgentPod, Node, World
+from gpu_operator.controllers.common.world import AgentPod, Node, World
+from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.kube.actions import PatchNode
 from mig import geometry, planner
 
@@ -232,7 +232,7 @@ class Cluster:
         node = Node("n1", "uid", {}, {}, {n: str(c) for n, c in self.capacity.items()}, figures)
         agents = {"n1": AgentPod("agent", "n1", "p")}
         seen = World({"n1": node}, gpus=gpus, agents=agents)
-        for action in node_status.reconcile(seen, "n1", self.now).actions:
+        for action in extended_resources.reconcile(seen, "n1", self.now).actions:
             if isinstance(action, PatchNode) and action.status:
                 for one in action.operations:
                     if one["op"] == "replace":

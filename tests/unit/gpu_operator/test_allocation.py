@@ -10,18 +10,11 @@ from gpu_operator.api.v1alpha1 import ALLOCATION_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.config import DraConfig, NodeConfig
-from gpu_operator.controllers import (
-    layouts,
-    node_labels,
-    node_status,
-    orphans,
-    plans,
-    pools,
-    scatter,
-    selection,
-)
-from gpu_operator.controllers.allocations import allocation_on, problem
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import layouts, orphans, plans, selection
+from gpu_operator.controllers.nodes import extended_resources, labels
+from gpu_operator.controllers.nodes.allocations import allocation_on, problem
+from gpu_operator.controllers.pools import pools, scatter
 from gpu_operator.kube.actions import Apply
 from mig import geometry
 from mig.spec import Place
@@ -110,8 +103,8 @@ def test_what_layouts_make_of_a_gpu() -> None:
 
 def test_labels_of_a_node_with_claims_do_not_wait_for_a_whole_gpu() -> None:
     one = allocated(gpu(want=["whole@0"]), Allocation.DRA)
-    assert node_labels._is_settled(one)
-    assert not node_labels._is_settled(gpu(want=["whole@0"]))
+    assert labels._is_settled(one)
+    assert not labels._is_settled(gpu(want=["whole@0"]))
 
 
 def test_resources_that_claims_serve_stay_in_the_nodes_status_as_zero() -> None:
@@ -121,7 +114,7 @@ def test_resources_that_claims_serve_stay_in_the_nodes_status_as_zero() -> None:
     for how, removed in ((Allocation.DEVICE_PLUGIN, 1), (Allocation.DRA, 0), (Allocation.BOTH, 0)):
         seen = world(idle, pool(), allocated(gpu(), how))
         seen = dataclasses.replace(seen, zero_since={("n1", "gpu.tessera.dev/mig-1g.10gb"): 0.0})
-        actions = node_status.reconcile(seen, "n1", 3600.0).actions
+        actions = extended_resources.reconcile(seen, "n1", 3600.0).actions
         assert len(actions) == removed
 
 

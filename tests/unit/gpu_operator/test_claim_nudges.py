@@ -11,7 +11,7 @@ from waiting_claims import claim_document, offered, pod_document
 from gpu_operator.controllers.claims import nudging, reading
 from gpu_operator.controllers.claims.nudging import FIRST_S, MOST, MOST_S, RETURNED_S, Nudging
 from gpu_operator.controllers.claims.reading import Claim, StartingPod
-from gpu_operator.controllers.world import AgentPod, World
+from gpu_operator.controllers.common.world import AgentPod, World
 from gpu_operator.kube.actions import Annotate
 
 THERE = {"a": AgentPod("agent-a", "a", "p")}

@@ -23,7 +23,7 @@ from gpu_operator.controllers.claims.room import Seats
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.verdict import Judge
 from gpu_operator.controllers.claims.wanting import wish
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from mig import geometry
 
 

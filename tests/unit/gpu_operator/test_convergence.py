@@ -8,7 +8,7 @@ from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL
-from gpu_operator.controllers import layout_act
+from gpu_operator.controllers.layouts import execution
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_a_layout_moves_around_a_pod_and_ends_when_it_does(cluster: FakeCluster)
 def test_a_pod_that_may_not_be_evicted_is_named(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout_act, "SETTLE_S", -1.0)
+    monkeypatch.setattr(execution, "SETTLE_S", -1.0)
     operator = Operator(cluster)
     pool(cluster, count=1)
     layout(cluster)
@@ -284,7 +284,7 @@ def test_a_bug_with_one_object_does_not_stop_the_others(
     def broken(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("gpu_operator.controllers.layouts.reconcile", broken)
+    monkeypatch.setattr("gpu_operator.controllers.layouts.layouts.reconcile", broken)
     operator.settle("n1", "n2")
     assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
 

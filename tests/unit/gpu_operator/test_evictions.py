@@ -17,8 +17,8 @@ from gpu_world import (
 from layout_world import HALVES, SEVEN, changing, decide, everything
 
 from gpu_operator.api.v1alpha1.gpu import Slice
-from gpu_operator.controllers import layout_act
-from gpu_operator.controllers.world import Outcome
+from gpu_operator.controllers.common.world import Outcome
+from gpu_operator.controllers.layouts import execution
 from gpu_operator.kube.actions import Evict
 
 
@@ -54,7 +54,7 @@ def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -
 def test_the_scheduler_is_given_a_moment(ages: tuple[float, float]) -> None:
     outcome = evicting("0", *ages)
     assert not any(isinstance(a, Evict) for a in outcome.actions)
-    assert outcome.again_in_s == layout_act.SETTLE_S
+    assert outcome.again_in_s == execution.SETTLE_S
 
 
 @pytest.mark.parametrize("ages", [(10, -900), (-900, 10), (-900, -900)])

@@ -13,7 +13,7 @@ from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.resource import Fault, Gpu, Meta, Resource
 from gpu_operator.config import GpudConfig, HealthChecksConfig, NodeConfig
 from gpu_operator.controllers import faults
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from gpu_operator.kube.actions import Apply, Manager, Record
 from gpu_operator.render import gpud
 

@@ -15,9 +15,11 @@ from gpu_world import NOW, gpu, layout, mig_slice, node, pool, world
 
 from gpu_operator.api.v1alpha1 import MIG_CONFIG_NODE, POOL_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Allocation
-from gpu_operator.controllers import layouts, membership, orphans, pools, selection
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.world import AgentPod, Outcome, World
 from gpu_operator.controllers.fleet import Fleet, Named
-from gpu_operator.controllers.world import AgentPod, Outcome, World
+from gpu_operator.controllers.layouts import layouts, orphans, selection
+from gpu_operator.controllers.pools import pools
 
 SEVEN = [f"1g.10gb@{i}" for i in range(7)]
 HALVES = ["3g.40gb@0", "3g.40gb@4"]

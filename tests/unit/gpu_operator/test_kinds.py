@@ -16,7 +16,7 @@ from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
 from gpu_operator.api.v1alpha1.resource import Broken, Resource
 from gpu_operator.app import check, cleanup, validation
 from gpu_operator.config import Config, Identity, NodeConfig
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from gpu_operator.engine import routes, store, watch
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store

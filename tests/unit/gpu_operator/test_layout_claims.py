@@ -3,7 +3,7 @@
 from gpu_world import claimed, condition, gpu, layout, mig_slice
 from layout_world import changing, decide, everything, status, written
 
-from gpu_operator.controllers import release
+from gpu_operator.controllers.pools import release
 from gpu_operator.kube.actions import Evict
 
 

@@ -10,7 +10,7 @@ from fake_cluster import FakeCluster
 from gpu_world import NOW
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from gpu_operator.controllers import layouts
+from gpu_operator.controllers.layouts import layouts
 from gpu_operator.engine.queue import Key
 
 DEADLINE_S = 60

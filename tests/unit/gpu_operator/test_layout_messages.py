@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.controllers import layout_report
-from gpu_operator.controllers.layout_judge import Judgement, State
+from gpu_operator.controllers.layouts import report
+from gpu_operator.controllers.layouts.assessment import Judgement, State
 
 GROUP = (State.WAITING, Reason.SLICE_IN_USE)
 OTHER = (State.PENDING, Reason.SLICE_IN_USE)
@@ -29,7 +29,7 @@ def book(count: int, others: int = 0) -> Any:
     ("count", "others", "more"), [(1, 0, 0), (5, 0, 0), (6, 0, 1), (7, 0, 2), (5, 1, 1), (6, 2, 3)]
 )
 def test_five_are_named_and_the_others_counted(count: int, others: int, more: int) -> None:
-    found = layout_report._told(book(count, others), [GROUP, OTHER], "")
+    found = report._told(book(count, others), [GROUP, OTHER], "")
     assert found is not None
     reason, message = found
     assert reason is Reason.SLICE_IN_USE
@@ -38,11 +38,11 @@ def test_five_are_named_and_the_others_counted(count: int, others: int, more: in
 
 
 def test_of_no_gpu_there_is_no_message() -> None:
-    assert layout_report._told(book(0), [GROUP], "") is None
+    assert report._told(book(0), [GROUP], "") is None
 
 
 @pytest.mark.parametrize(("count", "more"), [(0, 0), (1, 0), (5, 0), (6, 1), (9, 4)])
 def test_a_list_names_five_and_counts_the_others(count: int, more: int) -> None:
     items = [f"pod-{n}" for n in range(count)]
     rest = [f"and {more} more"] if more else []
-    assert layout_report._several(items) == "; ".join([*items[:5], *rest])
+    assert report._several(items) == "; ".join([*items[:5], *rest])

@@ -7,8 +7,9 @@ import pytest
 from gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
-from gpu_operator.controllers import node_status, orphans
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import orphans
+from gpu_operator.controllers.nodes import extended_resources
 
 
 def of_board(board: str, found: Any) -> Any:
@@ -103,7 +104,7 @@ def test_ready_waits_until_the_agent_has_reported_that_pods_are_admitted() -> No
             there, pool(), gpu(want=SEVEN, layout="l", have=have), layout("l", "7x1g.10gb")
         )
         assert condition(decide(seen).actions, "Ready")[0] == ready
-        assert bool(node_status.reconcile(seen, "n1", 0.0).actions) is not admitted
+        assert bool(extended_resources.reconcile(seen, "n1", 0.0).actions) is not admitted
 
 
 def test_a_kubelet_that_is_late_is_waited_for_and_nothing_is_rolled_back() -> None:

@@ -19,7 +19,7 @@ from gpu_world import (
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
-from gpu_operator.controllers import change, orphans
+from gpu_operator.controllers.layouts import change, orphans
 from gpu_operator.kube.actions import Apply, Evict, Manager
 from gpu_operator.render import gpu as gpu_render
 

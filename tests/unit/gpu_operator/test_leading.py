@@ -16,7 +16,7 @@ from gpu_operator.app import serve
 from gpu_operator.app.health import Health
 from gpu_operator.config import Config, NodeConfig
 from gpu_operator.controllers import policies
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker

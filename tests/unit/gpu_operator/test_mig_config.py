@@ -10,7 +10,7 @@ from gpu_world import GPU_NODE, node as a_node, pool as a_pool, world
 from gpu_operator.api import migparted, migparted_defaults
 from gpu_operator.api.v1alpha1 import MIG_CONFIG
 from gpu_operator.config import MigManagerConfig
-from gpu_operator.controllers import mig_config
+from gpu_operator.controllers.mig_config import mig_config
 from gpu_operator.kube.actions import Apply, Manager
 from mig import geometry
 

@@ -8,8 +8,8 @@ import yaml
 
 from gpu_operator.api import migparted, migparted_defaults
 from gpu_operator.api.migparted import Entry, FormatError
-from gpu_operator.controllers import targets
-from gpu_operator.controllers.mig_config_plan import PlanError, groups
+from gpu_operator.controllers.layouts import targets
+from gpu_operator.controllers.mig_config.plan import PlanError, groups
 from mig import geometry
 
 SHIPPED = Path(__file__).parents[3] / "charts" / "tessera" / "files" / "mig-config.yaml"

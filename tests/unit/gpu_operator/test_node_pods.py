@@ -8,7 +8,7 @@ import pytest
 from gpu_world import applied, condition, gpu, node, pool, world
 from pool_world import IN_POOL, agent_set, decide
 
-from gpu_operator.controllers.world import AgentPod, AgentSet, World
+from gpu_operator.controllers.common.world import AgentPod, AgentSet, World
 from gpu_operator.kube.actions import Manager
 
 THERE = agent_set()

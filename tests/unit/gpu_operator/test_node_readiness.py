@@ -14,8 +14,8 @@ from pool_world import IN_POOL, agent_set
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import POOL_LABEL, TAINTS
 from gpu_operator.config import NodeConfig, TaintsConfig
-from gpu_operator.controllers import pools
-from gpu_operator.controllers.world import GpuReady
+from gpu_operator.controllers.common.world import GpuReady
+from gpu_operator.controllers.pools import pools
 from gpu_operator.kube import taints
 from gpu_operator.kube.actions import Action, Apply, Manager, SetTaints
 from gpu_operator.kube.client import KubernetesCluster

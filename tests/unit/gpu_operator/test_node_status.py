@@ -8,8 +8,8 @@ from gpu_world import GPU_NODE, applied, gpu, mig_slice, node, pool, world
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import HCAs
-from gpu_operator.controllers import node_status
-from gpu_operator.controllers.world import AgentPod, ChartPolicy, World
+from gpu_operator.controllers.common.world import AgentPod, ChartPolicy, World
+from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.kube.actions import Manager, PatchNode
 
 SMALL = "gpu.tessera.dev/mig-1g.10gb"
@@ -26,7 +26,7 @@ def having(count: str, *gpus: Any, resource: str = SMALL, **changes: Any) -> Wor
 
 
 def operations(seen: World, clock_s: float = 0.0) -> list[tuple[str, str, Any]]:
-    found = node_status.reconcile(seen, "n1", clock_s).actions
+    found = extended_resources.reconcile(seen, "n1", clock_s).actions
     assert all(isinstance(a, PatchNode) and a.status for a in found)
     return [
         (o["op"], o["path"], o.get("value"))
@@ -71,11 +71,11 @@ def test_what_is_not_known_to_be_ours_is_not_lowered(seen: World) -> None:
 
 def test_a_resource_leaves_when_the_kubelet_has_forgotten_it() -> None:
     seen = having("0", gpu(), zero_since={("n1", SMALL): 1000.0})
-    early = node_status.reconcile(seen, "n1", 1000.0 + node_status.RETIRE_AFTER_S - 5)
+    early = extended_resources.reconcile(seen, "n1", 1000.0 + extended_resources.RETIRE_AFTER_S - 5)
     assert early.actions == ()
     assert early.again_in_s == pytest.approx(5.1)
     key = "gpu.tessera.dev~1mig-1g.10gb"
-    assert operations(seen, 1000.0 + node_status.RETIRE_AFTER_S) == [
+    assert operations(seen, 1000.0 + extended_resources.RETIRE_AFTER_S) == [
         ("test", f"/status/capacity/{key}", "0"),
         ("remove", f"/status/capacity/{key}", None),
         ("remove", f"/status/allocatable/{key}", None),
@@ -122,7 +122,7 @@ SHARED = "nvidia.com/mig-1g.10gb"
 
 def noted(seen: World) -> list[str | None]:
     """What is written to the node about the prefixes of its resources."""
-    found = node_status.reconcile(seen, "n1", 0.0).actions
+    found = extended_resources.reconcile(seen, "n1", 0.0).actions
     written = [d["metadata"]["annotations"] for d in applied(found, Manager.RESOURCES)]
     path = "/metadata/annotations/gpu.tessera.dev~1resource-prefixes"
     removed = (  # whoever owns it: an object that was restored from a backup has it from another
@@ -158,7 +158,7 @@ def test_what_a_shared_prefix_left_goes_after_it_was_changed_back(labels: dict[s
 
 
 def test_a_node_that_is_gone() -> None:
-    assert node_status.reconcile(world(), "n1", 0.0).actions == ()
+    assert extended_resources.reconcile(world(), "n1", 0.0).actions == ()
 
 
 def test_a_resource_of_hcas_is_removed_when_no_pool_asks_for_them() -> None:
@@ -238,5 +238,5 @@ def test_a_resource_that_sharing_named_is_lowered_with_a_prefix_of_ours(
     notes = {RESOURCE_PREFIXES: resource.partition("/")[0]}  # as the report has it noted
     figures = {"capacity": {resource: "4"}, "allocatable": {resource: "4"}}
     seen = world(node(annotations=notes, **figures), gpu(have=[one]))
-    found = node_status.reconcile(seen, "n1", 0.0).actions
+    found = extended_resources.reconcile(seen, "n1", 0.0).actions
     assert any(isinstance(a, PatchNode) and a.status for a in found) is lowered

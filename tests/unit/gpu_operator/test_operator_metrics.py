@@ -20,7 +20,7 @@ from gpu_operator import errors, metrics
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutStatus
 from gpu_operator.app.health import Health
 from gpu_operator.app.object_metrics import ObjectCollector
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker

@@ -12,8 +12,9 @@ from gpu_operator.api.v1alpha1 import CHART_VALUES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus, NvidiaSmi
 from gpu_operator.api.v1alpha1.resource import Meta, Policy, Resource
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import offers, policies
-from gpu_operator.controllers.world import AgentSet, ChartPolicy, Outcome, World
+from gpu_operator.controllers import policies
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.common.world import AgentSet, ChartPolicy, Outcome, World
 from gpu_operator.kube.actions import Manager, Record
 from gpu_operator.render import daemonset
 

@@ -4,7 +4,7 @@ from gpu_world import condition, gpu, mig_slice, node, pool, world
 from pool_world import IN_POOL, agent_set, decide
 
 from gpu_operator.api.v1alpha1.resource import Resource
-from gpu_operator.controllers.world import AgentPod, Outcome
+from gpu_operator.controllers.common.world import AgentPod, Outcome
 from gpu_operator.kube.actions import Apply, Manager
 
 

@@ -25,8 +25,8 @@ from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import HCAs
 from gpu_operator.config import RdmaConfig
-from gpu_operator.controllers import pools
-from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Outcome, World
+from gpu_operator.controllers.common.world import AgentPod, AgentSet, ChartPolicy, Outcome, World
+from gpu_operator.controllers.pools import pools
 from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, PatchNode, Record
 
 

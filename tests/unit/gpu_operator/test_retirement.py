@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gpu_operator.app import cleanup
-from gpu_operator.controllers import node_status
+from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.engine.store import Store
 from gpu_operator.kube.actions import PatchNode
 
@@ -58,7 +58,7 @@ class Retirement:
                 self.look()
 
     def look(self) -> None:
-        found = node_status.reconcile(self.store.world(), "n", self.now_s)
+        found = extended_resources.reconcile(self.store.world(), "n", self.now_s)
         wait_s = found.again_in_s
         self.looks_at_s = None if wait_s is None else self.now_s + wait_s
         if any(isinstance(action, PatchNode) for action in found.actions):
@@ -71,7 +71,7 @@ def test_it_is_removed_once_where_the_kubelet_has_forgotten_it() -> None:
     node = Retirement(remembers_until_s=30 + REMEMBERS_S)
     node.run_until(2000)
     (removed_at_s,) = node.removed_at_s
-    assert 0 <= removed_at_s - node_status.RETIRE_AFTER_S <= 1
+    assert 0 <= removed_at_s - extended_resources.RETIRE_AFTER_S <= 1
     assert not node.listed
 
 
@@ -81,7 +81,7 @@ def test_a_removal_that_did_not_hold_is_tried_again_a_minute_later(quick: bool) 
     node = Retirement(restarted_s + REMEMBERS_S, quick)
     node.run_until(2000)
     tries = node.removed_at_s
-    assert 0 <= tries[0] - node_status.RETIRE_AFTER_S <= 1
+    assert 0 <= tries[0] - extended_resources.RETIRE_AFTER_S <= 1
     waited = [after - before for before, after in itertools.pairwise(tries)]
     assert waited
     assert all(60 <= seconds <= 60 + TICK_S + 1 for seconds in waited)
@@ -102,9 +102,9 @@ def test_what_was_offered_again_meanwhile_has_its_whole_time() -> None:
     assert node.listed
     node.say("7")
     node.say("0")
-    node.run_until(402 + node_status.RETIRE_AFTER_S - 1)
+    node.run_until(402 + extended_resources.RETIRE_AFTER_S - 1)
     assert len(node.removed_at_s) == 1
-    node.run_until(402 + node_status.RETIRE_AFTER_S + 1)
+    node.run_until(402 + extended_resources.RETIRE_AFTER_S + 1)
     assert len(node.removed_at_s) == 2
 
 

@@ -19,9 +19,9 @@ from layout_world import HALVES, SEVEN, changing, decide, everything, status, wr
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK, ROLLED_BACK_WHY
 from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.controllers import plans, targets
-from gpu_operator.controllers.layout_decide import PORTION
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import plans, targets
+from gpu_operator.controllers.layouts.decisions import PORTION
 from gpu_operator.kube.actions import Manager
 from mig import planner
 

@@ -8,9 +8,9 @@ from driven_operator import CONFIG
 from gpu_world import NOW, condition, gpu, mig_slice, node, pool, world
 
 from gpu_operator.app.object_metrics import ObjectCollector
-from gpu_operator.controllers import pool_book, pools, scatter
-from gpu_operator.controllers.scatter import RoomSum
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.pools import pool_book, pools, scatter
+from gpu_operator.controllers.pools.scatter import RoomSum
 from gpu_operator.kube.actions import Apply, Manager
 from mig import planner
 

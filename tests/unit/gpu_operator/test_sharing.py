@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, Strategy
 from gpu_operator.api.v1alpha1.sharing import Shared, Sharing, SharingKind, resolve
-from gpu_operator.controllers import offers, sharing
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.nodes import sharing
 from mig import geometry
 
 SMALL = geometry.board("h100-80gb").profile("1g.10gb")

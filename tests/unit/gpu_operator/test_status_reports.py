@@ -7,8 +7,8 @@ from gpu_world import NOW
 from gpu_operator.api.v1alpha1.base import Reason, Status
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicyStatus
 from gpu_operator.api.v1alpha1.resource import Broken, Meta
-from gpu_operator.controllers import conditions
-from gpu_operator.controllers.conditions import Verdict, Verdicts, verdicts
+from gpu_operator.controllers.common import conditions
+from gpu_operator.controllers.common.conditions import Verdict, Verdicts, verdicts
 from gpu_operator.kube.actions import Action, Apply, Manager, Record
 
 META = Meta("GPUPolicy", "default", "uid-1", generation=3)

@@ -12,7 +12,7 @@ from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import CONFIGURATION
 from gpu_operator.app.takeover import Takeover, await_takeover
 from gpu_operator.config import Config, NodeConfig
-from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
+from gpu_operator.controllers.common.world import ChartPolicy, GPUPolicySpec
 from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker

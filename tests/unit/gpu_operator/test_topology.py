@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.resource import Broken, parse
 from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
-from gpu_operator.controllers import pools
-from gpu_operator.controllers.conditions import report_broken
+from gpu_operator.controllers.common.conditions import report_broken
+from gpu_operator.controllers.pools import pools
 from gpu_operator.kube.actions import Apply, Manager
 from vgpu_sim.perf.topology import PRESETS, Expander, Level, Place, topology_named
 

@@ -23,8 +23,11 @@ from gpu_operator.api.v1alpha1 import LAST_APPLIED, WAS_SPARE
 from gpu_operator.api.v1alpha1.gpu import MigMode
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, Strategy
 from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.controllers import node_status, offers, orphans, pools
-from gpu_operator.controllers.world import ChartPolicy, Outcome, World
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.common.world import ChartPolicy, Outcome, World
+from gpu_operator.controllers.layouts import orphans
+from gpu_operator.controllers.nodes import extended_resources
+from gpu_operator.controllers.pools import pools
 from gpu_operator.kube.actions import Apply, Manager, PatchNode
 
 WHOLE = "whole@0"
@@ -189,7 +192,7 @@ def test_a_nodes_label_says_otherwise_than_the_policy(
 def test_a_whole_gpu_that_goes_is_no_longer_allocatable() -> None:
     leaving = gpu(want=SEVEN, have=[mig_slice(WHOLE, withdrawing=True)])
     seen = world(node(allocatable={RESOURCE: "1"}, capacity={RESOURCE: "1"}), pool(), leaving)
-    (patch,) = node_status.reconcile(seen, "n1", 0.0).actions
+    (patch,) = extended_resources.reconcile(seen, "n1", 0.0).actions
     assert isinstance(patch, PatchNode)
     assert {"op": "replace", "path": "/status/allocatable/gpu.tessera.dev~1gpu", "value": "0"} in (
         patch.operations

@@ -8,7 +8,7 @@ from driven_operator import CONFIG
 from fake_cluster import FakeCluster
 
 from gpu_operator import errors
-from gpu_operator.controllers.world import Outcome
+from gpu_operator.controllers.common.world import Outcome
 from gpu_operator.engine import worker as engine
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store

@@ -8,9 +8,9 @@ import pytest
 from driven_operator import CONFIG
 
 from gpu_operator import errors
+from gpu_operator.controllers.common.world import Outcome, World
 from gpu_operator.controllers.fleet import Fleet
-from gpu_operator.controllers.tally import Tally
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.layouts.tally import Tally
 from gpu_operator.engine.queue import Key, WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import _AT_ONCE, Worker

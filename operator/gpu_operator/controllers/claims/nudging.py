@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from gpu_operator.controllers.claims.reading import Claim, StartingPod
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from gpu_operator.kube.actions import Annotate
 
 NUDGED: Final = "gpu.tessera.dev/nudged"

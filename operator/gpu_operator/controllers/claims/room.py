@@ -14,7 +14,7 @@ from gpu_operator.api import claim_devices
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers.claims.reading import Claim
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from mig import geometry, planner
 from mig.errors import MigError
 from mig.geometry import Board, Instance, Profile

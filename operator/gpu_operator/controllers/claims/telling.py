@@ -14,7 +14,7 @@ from gpu_operator.controllers.claims.reading import Claim, WaitingPod
 from gpu_operator.controllers.claims.room import Seats
 from gpu_operator.controllers.claims.verdict import Judge, Verdict
 from gpu_operator.controllers.claims.wanting import Classes, Wish, wish
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
 from gpu_operator.kube.actions import Record
 
 MOST: Final = 32

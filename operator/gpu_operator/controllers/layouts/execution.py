@@ -7,9 +7,10 @@ from gpu_operator.api.moments import moment
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import change, node_status
-from gpu_operator.controllers.layout_judge import Judgement
-from gpu_operator.controllers.layout_steps import (
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import change
+from gpu_operator.controllers.layouts.assessment import Judgement
+from gpu_operator.controllers.layouts.steps import (
     Begin,
     Date,
     Decision,
@@ -17,7 +18,7 @@ from gpu_operator.controllers.layout_steps import (
     Move,
     RollBack,
 )
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.kube.actions import Action, Evict
 
 SETTLE_S = 3.0  # for the scheduler to see what is no longer allocatable, before pods are evicted
@@ -54,7 +55,7 @@ def _evict(world: World, judgement: Judgement, now: datetime.datetime) -> Iterat
     if min(ages, default=_LONG).total_seconds() < SETTLE_S:
         return
     for held in judgement.waits_for:
-        known = node_status.is_withdrawn(world, node, held.resource)
+        known = extended_resources.is_withdrawn(world, node, held.resource)
         if held.state is SliceState.WITHDRAWING and known:
             for pod in held.holders:
                 if pod.uid:  # without it, it might be another pod of that name by now

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import rollouts
-from gpu_operator.controllers.pool_book import PoolBook
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.pools import rollouts
+from gpu_operator.controllers.pools.pool_book import PoolBook
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager
 from gpu_operator.render import daemonset, gpud, hca
 

@@ -11,8 +11,8 @@ from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import MigMode, SliceState
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
-from gpu_operator.controllers import sharing, strategies
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common.world import Node, World
+from gpu_operator.controllers.nodes import sharing, strategies
 from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.render import features, node as node_render
 from mig.geometry import WHOLE

@@ -5,7 +5,7 @@ heterogeneous cluster can differ. ``<prefix>/mig.strategy`` says what is in forc
 """
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, Strategy
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common.world import Node, World
 
 _LABEL = "mig.strategy.config"
 

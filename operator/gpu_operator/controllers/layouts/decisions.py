@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.miglayout import OnInUse
 from gpu_operator.api.v1alpha1.resource import Layout
-from gpu_operator.controllers import change, plans, targets
-from gpu_operator.controllers.layout_book import LayoutBook
-from gpu_operator.controllers.layout_judge import Judgement, State
-from gpu_operator.controllers.layout_steps import (
+from gpu_operator.controllers.layouts import change, plans, targets
+from gpu_operator.controllers.layouts.assessment import Judgement, State
+from gpu_operator.controllers.layouts.book import LayoutBook
+from gpu_operator.controllers.layouts.steps import (
     Begin,
     Date,
     Decision,

@@ -12,7 +12,7 @@ from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.api.v1alpha1.sharing import SUFFIX
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common.world import Node, World
 from mig import geometry
 from mig.errors import MigError
 

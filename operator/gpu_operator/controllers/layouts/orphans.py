@@ -7,8 +7,8 @@ node makes the GPU whole.
 
 from gpu_operator.api.v1alpha1.gpu import MigMode, PlacedInstance
 from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.controllers import selection
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.common.world import Outcome, World
+from gpu_operator.controllers.layouts import selection
 from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.render import gpu as gpu_render
 from mig.geometry import WHOLE

@@ -8,18 +8,8 @@ from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.resource import Gpu, Meta, Pool
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import (
-    clocks,
-    membership,
-    node_pods,
-    node_readiness,
-    offers,
-    pool_book,
-    pool_nodes,
-    rollouts,
-    scatter,
-)
-from gpu_operator.controllers.conditions import (
+from gpu_operator.controllers.common import membership, offers
+from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
     blocked,
@@ -27,10 +17,19 @@ from gpu_operator.controllers.conditions import (
     report,
     verdicts,
 )
-from gpu_operator.controllers.pool_book import Part, PoolBook
-from gpu_operator.controllers.pool_nodes import FAILURES
-from gpu_operator.controllers.release import release
-from gpu_operator.controllers.world import Node, Outcome, World
+from gpu_operator.controllers.common.world import Node, Outcome, World
+from gpu_operator.controllers.nodes import readiness
+from gpu_operator.controllers.pools import (
+    clocks,
+    daemon_sets,
+    pool_book,
+    pool_nodes,
+    rollouts,
+    scatter,
+)
+from gpu_operator.controllers.pools.pool_book import Part, PoolBook
+from gpu_operator.controllers.pools.pool_nodes import FAILURES
+from gpu_operator.controllers.pools.release import release
 from gpu_operator.kube.actions import Action, Apply, DropFinalizer, Manager, PatchNode
 from gpu_operator.render import node as node_render
 from mig import geometry
@@ -63,15 +62,15 @@ def reconcile(
     in_use = bool(nodes or book.gpus)  # a label alone holds nothing up
     updated, rollout = nodes, ""
     if pool is not None and in_use:
-        wanted_pods = node_pods.documents(world, pool, node_config, namespace)
+        wanted_pods = daemon_sets.documents(world, pool, node_config, namespace)
         _look_at_nodes(world, pool, book, wanted_pods, node_config, now)
         updated, _ = rollouts.progress(world, wanted_pods.agent)
-        pods, rollout = node_pods.write(world, wanted_pods, namespace, book)
+        pods, rollout = daemon_sets.write(world, wanted_pods, namespace, book)
         actions += pods  # they start while GPUs are written
         actions += [a for n in sorted(book.parts) for a in book.parts[n].populate]
     actions += _unlabel(world, book, by_node)
     if pool is None or not in_use:
-        actions += node_pods.withdraw(world, name, namespace)
+        actions += daemon_sets.withdraw(world, name, namespace)
 
     if pool is not None:
         problems: Mapping[str, Verdict] = {n: book.problems[n] for n in sorted(book.problems)}
@@ -81,7 +80,7 @@ def reconcile(
             for node in members:
                 said = problems.get(node.name)
                 prefix, taints = _prefix(world), node_config.taints
-                actions += node_readiness.write(node, pool, said, prefix, taints, now)
+                actions += readiness.write(node, pool, said, prefix, taints, now)
         else:
             actions += [a for n in sorted(book.parts) for a in book.parts[n].readiness]
         served = nodes and not problems and not rollout
@@ -102,7 +101,7 @@ def reconcile(
         if (clock := clocks.verdict(pool, len(book.modelled), len(book.gpus))) is not None:
             wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
         actions += report(pool.meta, pool.status, status, wanted, now)
-        sets = {of(name) for of in node_pods.NAMES}
+        sets = {of(name) for of in daemon_sets.NAMES}
         finished = not in_use and sets.isdisjoint(world.daemon_sets)
         if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
             index = pool.meta.finalizers.index(FINALIZER)
@@ -114,7 +113,7 @@ def _look_at_nodes(
     world: World,
     pool: Pool,
     book: PoolBook,
-    wanted: node_pods.Documents,
+    wanted: daemon_sets.Documents,
     node_config: NodeConfig,
     now: datetime.datetime,
 ) -> None:
@@ -130,7 +129,7 @@ def _look_at_nodes(
         problem = pool_nodes.problem_of(world, pool, in_force, node, on_node)
         part = Part(
             tuple(pool_nodes.populate(world, pool, node, on_node, now, dra=dra)),
-            tuple(node_readiness.write(node, pool, problem, prefix, taints, now)),
+            tuple(readiness.write(node, pool, problem, prefix, taints, now)),
         )
         book.parts.pop(name, None)
         book.problems.pop(name, None)
@@ -162,7 +161,7 @@ def _unlabel(
             prefixes = {GROUP, _prefix(world), *node.noted_prefixes}
             ours = node_render.ours_of(node.labels, prefixes)
             yield PatchNode(node.name, node_render.without(node.uid, "labels", ours))
-            yield from node_readiness.withdraw(node)
+            yield from readiness.withdraw(node)
             # What is ours by a prefix that is neither in force nor noted.
             yield Apply(Manager.LABELS, node_render.labelled(node.name, node.uid, {}))
 

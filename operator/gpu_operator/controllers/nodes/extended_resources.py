@@ -24,8 +24,8 @@ from collections.abc import Iterator, Sequence
 
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.controllers import offers
-from gpu_operator.controllers.world import Node, Outcome, World
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.common.world import Node, Outcome, World
 from gpu_operator.kube.actions import Action, Apply, Manager, PatchNode
 from gpu_operator.render import node as node_render
 from mig import geometry

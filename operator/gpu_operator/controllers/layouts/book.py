@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import change, layout_judge, plans, targets
-from gpu_operator.controllers.layout_judge import Judgement, State
-from gpu_operator.controllers.layout_steps import Begin, Move, begun, unplannable
-from gpu_operator.controllers.tally import Tally
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import assessment, change, plans, targets
+from gpu_operator.controllers.layouts.assessment import Judgement, State
+from gpu_operator.controllers.layouts.steps import Begin, Move, begun, unplannable
+from gpu_operator.controllers.layouts.tally import Tally
 from mig.errors import MigError
 
 Group = tuple[State, Reason]
@@ -175,7 +175,7 @@ class LayoutBook:
 
 def enter(world: World, gpu: Gpu, layout: Layout, rivals: tuple[str, ...]) -> Entry:
     """Judge one GPU, and plan for it where that does not have to wait for its turn."""
-    judged = layout_judge.judge(world, gpu, layout)
+    judged = assessment.judge(world, gpu, layout)
     wanted = targets.wish(gpu.spec.board, layout.spec.instances).entries
     last = change.of(gpu)
     asked = set(gpu.spec.instances)

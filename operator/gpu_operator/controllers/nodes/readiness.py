@@ -12,8 +12,8 @@ from gpu_operator.api.v1alpha1 import NOT_READY_TAINT, TAINTS
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.config import TaintsConfig
-from gpu_operator.controllers.conditions import Verdict
-from gpu_operator.controllers.world import Node
+from gpu_operator.controllers.common.conditions import Verdict
+from gpu_operator.controllers.common.world import Node
 from gpu_operator.kube.actions import Action, Apply, Manager, SetTaints
 from gpu_operator.render import node as node_render
 

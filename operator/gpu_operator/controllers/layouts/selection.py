@@ -8,8 +8,9 @@ from functools import lru_cache
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.rdma.common import LabelSelector
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import membership, targets
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import targets
 from rdma.selectors import Operator, Requirement, Selector
 
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import Slice
-from gpu_operator.controllers import targets
-from gpu_operator.controllers.change import Places
-from gpu_operator.controllers.layout_judge import Judgement, State, waiting
+from gpu_operator.controllers.layouts import targets
+from gpu_operator.controllers.layouts.assessment import Judgement, State, waiting
+from gpu_operator.controllers.layouts.change import Places
 from mig.errors import MigError
 
 

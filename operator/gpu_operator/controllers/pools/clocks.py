@@ -6,7 +6,7 @@ Who reads a program's figures must be able to see that they are a prediction (AD
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from gpu_operator.api.v1alpha1.resource import Pool
-from gpu_operator.controllers.conditions import Verdict
+from gpu_operator.controllers.common.conditions import Verdict
 
 
 def verdict(pool: Pool, modelled: int, gpus: int) -> Verdict | None:

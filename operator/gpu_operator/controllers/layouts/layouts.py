@@ -10,11 +10,11 @@ import datetime
 from collections.abc import Iterator
 
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import layout_act, layout_decide, layout_report
-from gpu_operator.controllers.layout_book import LayoutBook
-from gpu_operator.controllers.layout_decide import Decided
-from gpu_operator.controllers.selection import Part, Role, roles_of
-from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.controllers.common.world import Outcome, World
+from gpu_operator.controllers.layouts import decisions, execution, report
+from gpu_operator.controllers.layouts.book import LayoutBook
+from gpu_operator.controllers.layouts.decisions import Decided
+from gpu_operator.controllers.layouts.selection import Part, Role, roles_of
 from gpu_operator.kube.actions import Action
 
 _PAST_DEADLINE_S = 0.5
@@ -29,11 +29,11 @@ def reconcile(
         return Outcome()
     if book is None:
         book = new_book(world, layout)
-    decided = layout_decide.decide(book, now)
+    decided = decisions.decide(book, now)
     actions: list[Action] = []
     for decision in decided.decisions:
-        actions += layout_act.act(world, layout, decision, now)
-    actions += layout_report.report_on(world, layout, book, decided.why_not, now)
+        actions += execution.act(world, layout, decision, now)
+    actions += report.report_on(world, layout, book, decided.why_not, now)
     return Outcome(tuple(actions), min(_look_again(book, decided), default=None))
 
 
@@ -64,5 +64,5 @@ def _look_again(book: LayoutBook, decided: Decided) -> Iterator[float]:
         yield 0.0
     if decided.next_deadline_s is not None:
         yield decided.next_deadline_s + _PAST_DEADLINE_S
-        if layout_decide.evicts(book.layout):
-            yield layout_act.SETTLE_S
+        if decisions.evicts(book.layout):
+            yield execution.SETTLE_S

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, PlacedInstance, Slice
-from gpu_operator.controllers.targets import Entries
+from gpu_operator.controllers.layouts.targets import Entries
 from mig import geometry, planner
 from mig.errors import MigError
 from mig.spec import Place

@@ -6,7 +6,7 @@ With the label a pool is moved from extended resources to claims node by node.
 from gpu_operator.api.v1alpha1 import ALLOCATION_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Allocation
 from gpu_operator.api.v1alpha1.resource import Pool
-from gpu_operator.controllers.world import Node
+from gpu_operator.controllers.common.world import Node
 
 
 def allocation_on(pool: Pool, node: Node, *, dra: bool) -> Allocation:

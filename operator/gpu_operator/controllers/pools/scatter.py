@@ -5,7 +5,7 @@ from typing import Final
 
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.controllers.conditions import Verdict
+from gpu_operator.controllers.common.conditions import Verdict
 from mig import geometry, planner
 from mig.errors import MigError
 from mig.planner import Room

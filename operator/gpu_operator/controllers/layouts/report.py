@@ -16,8 +16,7 @@ from gpu_operator.api.v1alpha1.miglayout import (
     MIGLayoutStatus,
 )
 from gpu_operator.api.v1alpha1.resource import Layout
-from gpu_operator.controllers import targets
-from gpu_operator.controllers.conditions import (
+from gpu_operator.controllers.common.conditions import (
     Verdict,
     Verdicts,
     blocked,
@@ -25,10 +24,11 @@ from gpu_operator.controllers.conditions import (
     report,
     verdicts,
 )
-from gpu_operator.controllers.layout_book import Group, LayoutBook
-from gpu_operator.controllers.layout_decide import evicts
-from gpu_operator.controllers.layout_judge import Judgement, State
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import targets
+from gpu_operator.controllers.layouts.assessment import Judgement, State
+from gpu_operator.controllers.layouts.book import Group, LayoutBook
+from gpu_operator.controllers.layouts.decisions import evicts
 from gpu_operator.kube.actions import Action
 from mig import geometry
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from gpu_operator.api.v1alpha1 import NODE_UID
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common.world import Node, World
 from gpu_operator.render import gpu as gpu_render
 from mig import geometry
 

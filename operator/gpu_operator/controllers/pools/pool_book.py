@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
-from gpu_operator.controllers import membership, scatter
-from gpu_operator.controllers.conditions import Verdict
-from gpu_operator.controllers.scatter import RoomSum
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.conditions import Verdict
+from gpu_operator.controllers.common.world import Node, World
+from gpu_operator.controllers.pools import scatter
+from gpu_operator.controllers.pools.scatter import RoomSum
 from gpu_operator.kube.actions import Action
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gpu_operator.controllers.world import Node, World
+from gpu_operator.controllers.common.world import Node, World
 from gpu_operator.render import daemonset
 
 

@@ -6,9 +6,10 @@ from enum import StrEnum
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import change, offers, plans, targets
-from gpu_operator.controllers.targets import Entries
-from gpu_operator.controllers.world import World
+from gpu_operator.controllers.common import offers
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import change, plans, targets
+from gpu_operator.controllers.layouts.targets import Entries
 from mig import spec
 
 

@@ -13,9 +13,9 @@ from gpu_operator.api.v1alpha1 import MIG_CONFIG
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.resource import Layout
 from gpu_operator.config import MigManagerConfig
-from gpu_operator.controllers import membership
-from gpu_operator.controllers.mig_config_plan import PlanError, groups
-from gpu_operator.controllers.world import Node, Outcome, World
+from gpu_operator.controllers.common import membership
+from gpu_operator.controllers.common.world import Node, Outcome, World
+from gpu_operator.controllers.mig_config.plan import PlanError, groups
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager, Record
 from gpu_operator.render import mig_config as render
 

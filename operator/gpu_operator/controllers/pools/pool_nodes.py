@@ -9,9 +9,10 @@ from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import GPUSpec
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
 from gpu_operator.api.v1alpha1.sharing import resolve
-from gpu_operator.controllers import allocations, node_labels, rollouts, strategies
-from gpu_operator.controllers.conditions import Verdict
-from gpu_operator.controllers.world import AgentPod, Node, World
+from gpu_operator.controllers.common.conditions import Verdict
+from gpu_operator.controllers.common.world import AgentPod, Node, World
+from gpu_operator.controllers.nodes import allocations, labels, strategies
+from gpu_operator.controllers.pools import rollouts
 from gpu_operator.kube.actions import Action, Apply, Manager
 from gpu_operator.render import daemonset, gpu as gpu_render
 
@@ -30,7 +31,7 @@ def populate(
     """Yield what gives a node its labels and GPUs."""
     if any(g.spec.pool != pool.name for g in on_node):
         return  # another pool has not released the node yet
-    yield from node_labels.write(world, pool, node, on_node, now)
+    yield from labels.write(world, pool, node, on_node, now)
     existing = {g.spec.index: g for g in on_node}
     for index in range(pool.spec.count):
         spec = GPUSpec(

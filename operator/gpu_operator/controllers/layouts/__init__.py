@@ -1,0 +1,1 @@
+"""MIGLayout: which slices each GPU gets, decided in phases."""

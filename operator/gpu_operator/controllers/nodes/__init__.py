@@ -1,0 +1,1 @@
+"""Labels, readiness, strategies and extended resources of a node."""
