@@ -15,57 +15,57 @@ import click
 
 
 def _run() -> click.Command:
-    from vgpu_sim.cli import run
+    from vgpu_sim.cli.run import command
 
-    return run.command
+    return command.command
 
 
 def _smi() -> click.Command:
-    from vgpu_sim.cli import smi, smi_topo
+    from vgpu_sim.cli.smi import command, topo
 
-    smi.command.add_command(smi_topo.topo)
-    return smi.command
+    command.command.add_command(topo.topo)
+    return command.command
 
 
 def _mig() -> click.Command:
-    from vgpu_sim.cli import mig_commands
+    from vgpu_sim.cli.mig import commands
 
-    return mig_commands.command
+    return commands.command
 
 
 def _ptx() -> click.Command:
-    from vgpu_sim.cli import ptx, ptx_explain, ptx_run
+    from vgpu_sim.cli.ptx import commands, explain, run_command
 
-    ptx.command.add_command(ptx_explain.explain)
-    ptx.command.add_command(ptx_run.run)
-    return ptx.command
+    commands.command.add_command(explain.explain)
+    commands.command.add_command(run_command.run)
+    return commands.command
 
 
 def _isa() -> click.Command:
-    from vgpu_sim.cli import isa
+    from vgpu_sim.cli.ptx import isa
 
     return isa.command
 
 
 def _perf() -> click.Command:
-    from vgpu_sim.cli import perf, perf_copy, perf_model, perf_predict, perf_run, perf_validate
+    from vgpu_sim.cli.perf import accuracy, copy_command, group, model, predict, run_command
 
-    perf_predict.predict.add_command(perf_copy.copy)
-    perf.command.add_command(perf_predict.predict)
-    perf.command.add_command(perf_predict.compare)
-    perf.command.add_command(perf_model.model)
-    perf.command.add_command(perf_run.run)
-    perf_predict.add_to_compare(perf_model.model)
-    perf.command.add_command(perf_validate.validate)
-    perf.command.add_command(perf_validate.fit)
-    return perf.command
+    predict.predict.add_command(copy_command.copy)
+    group.command.add_command(predict.predict)
+    group.command.add_command(predict.compare)
+    group.command.add_command(model.model)
+    group.command.add_command(run_command.run)
+    predict.add_to_compare(model.model)
+    group.command.add_command(accuracy.validate)
+    group.command.add_command(accuracy.fit)
+    return group.command
 
 
 def _rdma() -> click.Command:
-    from vgpu_sim.cli import rdma_commands, rdma_fabric
+    from vgpu_sim.cli.rdma import commands, fabric
 
-    rdma_commands.command.add_command(rdma_fabric.policy)
-    return rdma_commands.command
+    commands.command.add_command(fabric.policy)
+    return commands.command
 
 
 def _fault() -> click.Command:

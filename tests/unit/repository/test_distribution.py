@@ -178,7 +178,7 @@ def imports_of(file: Path) -> set[str]:
     ("module", "extras"),
     [
         (
-            "vgpu_sim.cli.run, vgpu_sim.cli.smi, vgpu_sim.cli.ptx, vgpu_sim.cli.rdma_commands, vgpu_sim.machine",
+            "vgpu_sim.cli.run.command, vgpu_sim.cli.smi.command, vgpu_sim.cli.ptx.commands, vgpu_sim.cli.rdma.commands, vgpu_sim.machine",
             (),
         ),
         ("gpu_operator.app", ("operator",)),

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from vgpu_sim.cli import run_hca
 from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import FabricFailed, FabricMember
+from vgpu_sim.cli.run import run_hca
 
 
 @pytest.mark.parametrize(("pages", "memory_bytes"), [(4096, 8 << 20), (1, 2048), (3, 6144)])

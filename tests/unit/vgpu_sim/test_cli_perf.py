@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vgpu_sim.cli import perf_run_report
 from vgpu_sim.cli.main import main
+from vgpu_sim.cli.perf import run_report
 from vgpu_sim.hal.modelled import ModelledCopies, ModelledSummary
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import NoData
@@ -180,8 +180,8 @@ def test_contexts_that_shared_a_link_are_told_to_be_timed_alone() -> None:
     one = ModelledSummary(copies, 19.0, 0.0, 0)
     chip = chip_of("h100-80gb", 132, (1, 1))
     for count, said in ((1, False), (2, True)):
-        report = perf_run_report.Report(chip, [one] * count, [], [])
-        lines = "\n".join(perf_run_report.lines(report, grouped=False))
+        report = run_report.Report(chip, [one] * count, [], [])
+        lines = "\n".join(run_report.lines(report, grouped=False))
         assert (f"{count} contexts copied over links, each as if alone" in lines) == said
 
 

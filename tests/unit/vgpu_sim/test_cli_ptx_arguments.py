@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from vgpu_sim.cli.ptx_run import _argument
+from vgpu_sim.cli.ptx.run_command import _argument
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import pytest
 from click.testing import CliRunner
 
-from vgpu_sim.cli import quantity, run
+from vgpu_sim.cli import quantity
+from vgpu_sim.cli.run import command
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,6 @@ def test_nothing_is_no_size() -> None:
 @pytest.mark.parametrize("size", ["4g", "0"])
 def test_a_run_refuses_it_as_wrong_usage(size: str) -> None:
     arguments = ["--board", "h100-80gb", "--slice", "1g.10gb", "--budget", size, "--", "true"]
-    result = CliRunner().invoke(run.command, arguments)
+    result = CliRunner().invoke(command.command, arguments)
     assert result.exit_code == 2
     assert "Invalid value for '--budget'" in result.output

@@ -14,9 +14,10 @@ from click.testing import CliRunner
 from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
 from vgpu_sim import config
-from vgpu_sim.cli import interrupts, placing, run
+from vgpu_sim.cli import interrupts, placing
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StartFailed
+from vgpu_sim.cli.run import command
 from vgpu_sim.gpud.command import main as gpud
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 
@@ -47,7 +48,7 @@ def test_more_than_the_aperture_holds_is_refused():
 
 
 def invoke(*arguments: str):
-    return CliRunner().invoke(run.command, arguments)
+    return CliRunner().invoke(command.command, arguments)
 
 
 def test_an_unknown_board_lists_the_known_ones():
@@ -98,15 +99,19 @@ def test_an_unknown_capability_lists_the_known_ones(text):
 def test_without_the_client_library_it_says_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(config, "LIBRARIES_DIR", tmp_path)
     done = invoke("--board", "a30", "--slice", "1g.6gb", "--", "true")
-    assert done.exit_code == run.EXIT_FAILED
+    assert done.exit_code == command.EXIT_FAILED
     assert "python -m vgpu_sim.native.build" in done.stderr
     assert done.stdout == "", "a program's output is all that may be there"
 
 
 def test_its_own_failures_have_the_statuses_of_env():
     """GNU coreutils: 125 env itself failed, 126 found but not executable, 127 not found."""
-    assert (run.EXIT_FAILED, run.EXIT_NOT_EXECUTABLE, run.EXIT_NOT_FOUND) == (125, 126, 127)
-    assert all(status in run.command.help for status in ("125", "126", "127"))
+    assert (command.EXIT_FAILED, command.EXIT_NOT_EXECUTABLE, command.EXIT_NOT_FOUND) == (
+        125,
+        126,
+        127,
+    )
+    assert all(status in command.command.help for status in ("125", "126", "127"))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +134,7 @@ def test_what_keeps_a_slice_from_being_made_is_said_on_stderr(monkeypatch, error
         def __exit__(self, *_):
             raise AssertionError("it was never entered")
 
-    monkeypatch.setattr(run, "StandaloneNode", Failing)
+    monkeypatch.setattr(command, "StandaloneNode", Failing)
     done = invoke("--board", "a30", "--slice", "1g.6gb", "--", "true")
     assert (done.exit_code, done.stdout) == (125, "")
     assert done.stderr.startswith("tessera run: ")
@@ -140,8 +145,8 @@ def test_what_keeps_an_hca_from_being_made_is_not_laid_upon_a_slice(monkeypatch)
     def failing(*_):
         raise OSError(errno.ENOSPC, "No space left")
 
-    monkeypatch.setattr(run.run_hca, "member", failing)
-    monkeypatch.setattr(run, "_require", lambda *_: None)
+    monkeypatch.setattr(command.run_hca, "member", failing)
+    monkeypatch.setattr(command, "_require", lambda *_: None)
     done = invoke("--hca", "--", "true")
     assert (done.exit_code, done.stdout) == (125, "")
     assert done.stderr == "tessera run: the HCA cannot be made: No space left\n"
@@ -154,9 +159,9 @@ def test_an_aliased_profile_is_the_same_slice():
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "x"])
-@pytest.mark.parametrize("verb", [run.command, gpud])
+@pytest.mark.parametrize("verb", [command.command, gpud])
 def test_a_time_that_never_comes_is_no_timeout(verb, seconds):
-    fixed = ("--board", "a30", "--slice", "1g.6gb", "true") if verb is run.command else ()
+    fixed = ("--board", "a30", "--slice", "1g.6gb", "true") if verb is command.command else ()
     done = CliRunner().invoke(verb, ["--kernel-timeout", seconds, *fixed])
     assert done.exit_code == 2
     assert "--kernel-timeout" in done.output
@@ -173,7 +178,7 @@ def unblocked():
 def test_the_program_starts_with_the_callers_signal_mask():
     code = "import signal, sys; sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
     inherited = len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-    assert run.run_program([sys.executable, "-c", code], os.environ) == inherited
+    assert command.run_program([sys.executable, "-c", code], os.environ) == inherited
     assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
@@ -248,7 +253,7 @@ def test_a_missing_command_is_not_found_whatever_else_path_has(name, monkeypatch
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(subprocess, "Popen", refused)
-    assert run.run_program([name], os.environ) == run.EXIT_NOT_FOUND
+    assert command.run_program([name], os.environ) == command.EXIT_NOT_FOUND
     assert capsys.readouterr().err == f"tessera run: {name or repr(name)}: command not found\n"
 
 
@@ -257,7 +262,7 @@ def test_a_file_that_is_no_program_is_found_but_not_executed(tmp_path, monkeypat
     (tmp_path / "data").touch()
     for name in ("data", str(tmp_path / "data")):
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert run.run_program([name], os.environ) == run.EXIT_NOT_EXECUTABLE
+        assert command.run_program([name], os.environ) == command.EXIT_NOT_EXECUTABLE
         assert capsys.readouterr().err == f"tessera run: {name}: Permission denied\n"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import pytest
 
-from vgpu_sim.cli import run_hca
+from vgpu_sim.cli.run import run_hca
 
 # linux/mount.h and linux/sched.h
 MS_RDONLY, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 32, 4096, 16384, 1 << 18

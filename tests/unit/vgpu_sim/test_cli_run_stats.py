@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from vgpu_sim.cli.run_stats import Totals
+from vgpu_sim.cli.run.run_stats import Totals
 
 USED = {"modules": 1, "modules_ns": 2_500_000_000, "compiled": 3, "cached": 4, "shapes": 5}
 TIERS = {"provisional": 2, "improved": 1, "swapped": 3, "refused": 0}

@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from gpud_process import gpud
 
-from vgpu_sim.cli import smi
-from vgpu_sim.cli.smi_view import DeviceView, GpuView, NodeView, ProcessView
+from vgpu_sim.cli.smi import command
+from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
 
 TOKEN = bytes(32)
 
@@ -35,7 +35,7 @@ def look(monkeypatch, node):
             slices = link
         monkeypatch.setenv("TESSERA_RUN_DIR", str(node.run_dir if where == "gpud" else hidden))
         monkeypatch.setenv("TESSERA_SLICES_DIR", str(slices))
-        return CliRunner().invoke(smi.command, arguments)
+        return CliRunner().invoke(command.command, arguments)
 
     return run
 
@@ -121,7 +121,7 @@ def test_what_events_measure_is_known_on_the_node_and_in_pods(look, where):
 
 def test_a_modelled_clock_is_told_in_the_overview_too():
     node = dataclasses.replace(used_by(process()), clock="modelled")
-    for lines in (smi.query_lines(node), smi.table_lines(node)):
+    for lines in (command.query_lines(node), command.table_lines(node)):
         (line,) = (one for one in lines if one.lower().startswith("event clock"))
         assert "modelled (events measure what the board would take" in line
 
@@ -156,7 +156,7 @@ def used_by(*processes: ProcessView, **changes) -> NodeView:
 
 
 def test_the_query_says_of_each_process_what_it_runs_and_which_walls_stand():
-    lines = [line.strip() for line in smi.query_lines(used_by(process()))]
+    lines = [line.strip() for line in command.query_lines(used_by(process()))]
     fields = [[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line]
     assert fields[-9:] == [
         ["PID", "11"],
@@ -181,7 +181,7 @@ def test_the_query_says_what_is_not_known_of_a_process():
         running_kernel=None,
         running_seconds=None,
     )
-    lines = list(smi.query_lines(used_by(stranger, stranger)))
+    lines = list(command.query_lines(used_by(stranger, stranger)))
     values = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip() for line in lines[-9:]}
     assert values["PID"] == "N/A (another PID namespace)"
     assert values["Name"] == "N/A"
@@ -190,7 +190,7 @@ def test_the_query_says_what_is_not_known_of_a_process():
 
 
 def test_the_overview_lists_processes():
-    lines = list(smi.table_lines(used_by(process(), process(pid=0, name=None, holder=""))))
+    lines = list(command.table_lines(used_by(process(), process(pid=0, name=None, holder=""))))
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
     assert rows[3] == [
         *("0", "0", "1g.10gb", "{3}:1", "16", "3MiB / 9984MiB", "2 (closed)", "team/train-0")
@@ -201,7 +201,7 @@ def test_the_overview_lists_processes():
     ]
     assert lines[0].endswith("Node memory budget: 1024MiB / 8192MiB")
     assert lines[-1].startswith("Isolation: enforced")
-    open_again = list(smi.table_lines(used_by(admit=True)))
+    open_again = list(command.table_lines(used_by(admit=True)))
     assert not any("(closed)" in line for line in open_again)
     assert "  No running processes found" in open_again
 
@@ -209,8 +209,8 @@ def test_the_overview_lists_processes():
 def test_nobody_to_ask_is_9(monkeypatch, tmp_path):
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "slices"))
-    done = CliRunner().invoke(smi.command, [])
-    assert done.exit_code == smi.EXIT_NO_DRIVER
+    done = CliRunner().invoke(command.command, [])
+    assert done.exit_code == command.EXIT_NO_DRIVER
     assert str(tmp_path / "gpud.sock") in done.output
 
 
@@ -218,8 +218,8 @@ def test_a_slice_without_its_gpud_is_9_and_named(monkeypatch, tmp_path):
     (tmp_path / "slices" / "MIG-0").mkdir(parents=True)
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "slices"))
-    done = CliRunner().invoke(smi.command, ["-L"])
-    assert done.exit_code == smi.EXIT_NO_DRIVER
+    done = CliRunner().invoke(command.command, ["-L"])
+    assert done.exit_code == command.EXIT_NO_DRIVER
     assert "MIG-0/s.sock" in done.output
 
 
@@ -227,8 +227,8 @@ def test_folders_that_are_no_slices_are_nobody_to_ask(monkeypatch, tmp_path):
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path))
     (tmp_path / "systemd").mkdir()
-    done = CliRunner().invoke(smi.command, ["-L"])
-    assert done.exit_code == smi.EXIT_NO_DRIVER
+    done = CliRunner().invoke(command.command, ["-L"])
+    assert done.exit_code == command.EXIT_NO_DRIVER
     assert "systemd" not in done.output
 
 
@@ -236,11 +236,11 @@ def test_a_node_without_devices_is_6(monkeypatch):
     with gpud(token=TOKEN) as empty:
         monkeypatch.setenv("TESSERA_RUN_DIR", str(empty.run_dir))
         monkeypatch.setenv("TESSERA_SLICES_DIR", str(empty.run_dir / "slices"))
-        done = CliRunner().invoke(smi.command, [])
-        assert done.exit_code == smi.EXIT_NO_DEVICES
+        done = CliRunner().invoke(command.command, [])
+        assert done.exit_code == command.EXIT_NO_DEVICES
         assert "No devices were found" in done.output
-        assert json.loads(CliRunner().invoke(smi.command, ["--json"]).output)["gpus"] == []
+        assert json.loads(CliRunner().invoke(command.command, ["--json"]).output)["gpus"] == []
 
 
 def test_layouts_exclude_each_other():
-    assert CliRunner().invoke(smi.command, ["-L", "--json"]).exit_code == 2
+    assert CliRunner().invoke(command.command, ["-L", "--json"]).exit_code == 2

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from isa_programs import modules
 
-from vgpu_sim.cli import isa as cli
+from vgpu_sim.cli.ptx import isa as cli
 from vgpu_sim.isa import Literal, Module, Op, Register, Symbol, container, encoding
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.disasm import disassemble

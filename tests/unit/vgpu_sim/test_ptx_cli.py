@@ -7,8 +7,8 @@ import ptx_kernels
 import pytest
 from click.testing import CliRunner, Result
 
-from vgpu_sim.cli.ptx import command
-from vgpu_sim.cli.ptx_explain import explain
+from vgpu_sim.cli.ptx.commands import command
+from vgpu_sim.cli.ptx.explain import explain
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import container
 from vgpu_sim.isa.asm import assemble

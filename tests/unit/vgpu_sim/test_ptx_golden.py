@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from vgpu_sim.cli.ptx import command
+from vgpu_sim.cli.ptx.commands import command
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = ROOT / "tests" / "golden" / "ptx"

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from vgpu_sim.cli import topologies
-from vgpu_sim.cli.perf import SIZE, board_option, bytes_option, completes, refuse
+from vgpu_sim.cli.perf.group import SIZE, board_option, bytes_option, completes, refuse
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.collective.model import OPS
 from vgpu_sim.perf.dtypes import DTYPES
@@ -16,7 +16,7 @@ from vgpu_sim.perf.moe.predict import DTYPES as MIXTURES
 from vgpu_sim.perf.prediction import Prediction
 
 _WINDOW = click.IntRange(min=0, max=SIZE.max)
-_MECHANISTIC = "vgpu_sim.cli.perf.mechanistic"
+_MECHANISTIC = "vgpu_sim.cli.perf.group.mechanistic"
 
 
 def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:

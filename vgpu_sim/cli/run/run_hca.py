@@ -11,10 +11,10 @@ import click
 from rdma import quantity
 from rdma.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
-from vgpu_sim.cli import run_provider
 from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
 from vgpu_sim.cli.clients.fabric_policy import Document
+from vgpu_sim.cli.run import provider
 from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.system import calls
 
@@ -117,7 +117,7 @@ def verbs(system: bool) -> Path:
     Raises FabricFailed: the latter cannot be.
     """
     if system:
-        run_provider.check()
+        provider.check()
     return config.PROVIDER_PATH if system else config.RDMA_LIBRARIES_DIR
 
 
@@ -175,12 +175,12 @@ def _mount(sysfs: Path, system_verbs: bool) -> None:
     (scratch / CLASS).mkdir()
     calls.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
     if system_verbs:
-        run_provider.show_class(scratch, next(one.name for one in sysfs.iterdir()))
+        provider.show_class(scratch, next(one.name for one in sysfs.iterdir()))
     calls.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
     calls.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
     calls.unmount_detached(str(scratch))
     if system_verbs:
-        run_provider.show_device(sysfs.with_name("devices"))
+        provider.show_device(sysfs.with_name("devices"))
 
 
 def _enter_namespaces() -> None:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import click
 
 from vgpu_sim import compiler
-from vgpu_sim.cli import ptx
 from vgpu_sim.cli.clients.launch import TYPES
+from vgpu_sim.cli.ptx import commands
 from vgpu_sim.isa import container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.system.python_process import module_command
@@ -79,13 +79,13 @@ def _parse_grid(
 @click.option(
     "--block",
     metavar="X[,Y[,Z]]",
-    callback=ptx.parse_block,
+    callback=commands.parse_block,
     help="Threads of a block; the kernel's .reqntid, or 256,1,1.",
 )
 @click.option(
     "--shared", type=click.IntRange(0, 227 << 10), default=0, help="Bytes of dynamic shared memory."
 )
-@ptx.backend_option
+@commands.backend_option
 @click.pass_context
 def run(
     context: click.Context,
@@ -108,13 +108,13 @@ def run(
         data = opened.read()
     try:
         is_container = container.is_container(data)
-        module = container.decode(data) if is_container else ptx.compile_file(file, None)
+        module = container.decode(data) if is_container else commands.compile_file(file, None)
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False, err=True)
-        context.exit(ptx.verdict_of(error))
+        context.exit(commands.verdict_of(error))
     except IsaError as error:
         raise click.ClickException(f"{file}: {error}") from error
-    function = ptx.kernel_of(file, module, kernel)
+    function = commands.kernel_of(file, module, kernel)
     if len(arguments) != len(function.parameters):
         wanted, given = len(function.parameters), len(arguments)
         raise click.UsageError(f"{function.name} has {wanted} parameters, not {given}")
@@ -122,7 +122,7 @@ def run(
         "file": os.path.abspath(file),
         "kernel": function.name,
         "grid": grid,
-        "block": block or function.required_block or ptx.DEFAULT_BLOCK,
+        "block": block or function.required_block or commands.DEFAULT_BLOCK,
         "shared": shared,
         "arguments": arguments,
     }

@@ -12,7 +12,7 @@ import click
 from mig import planner, pools
 from mig.errors import MigError, SpecError
 from mig.pools import GpuState
-from vgpu_sim.cli.mig_relayout import read_slices
+from vgpu_sim.cli.mig.relayout import read_slices
 
 _TOLD = 5
 _NOT_READ = 2

@@ -14,7 +14,8 @@ from mig import geometry, planner, spec
 from mig.errors import IllegalLayoutError, PlanError, SpecError
 from mig.geometry import Board, Instance, Profile
 from mig.planner.census import classic_profiles
-from vgpu_sim.cli import boards, mig_advise, mig_relayout
+from vgpu_sim.cli import boards
+from vgpu_sim.cli.mig import advise, relayout
 
 _CANNOT = 1
 
@@ -51,7 +52,7 @@ def command() -> None:
     """Show MIG geometry and plan slices; needs no GPU and no cluster."""
 
 
-command.add_command(mig_advise.advise)
+command.add_command(advise.advise)
 
 
 @command.command(name="boards")
@@ -230,7 +231,7 @@ def plan(
             raise click.UsageError(
                 "--from and --to go together, and without --have and --want", ctx
             )
-        mig_relayout.command(ctx, board, before, after, pin, as_json)
+        relayout.command(ctx, board, before, after, pin, as_json)
         return
     if pin:
         raise click.UsageError("--pin goes with --from and --to", ctx)

@@ -3,8 +3,8 @@
 import click
 
 from vgpu_sim.cli import topologies
-from vgpu_sim.cli.perf import board_option, bytes_option
-from vgpu_sim.cli.perf_predict import add_to_compare, answer, with_json
+from vgpu_sim.cli.perf.group import board_option, bytes_option
+from vgpu_sim.cli.perf.predict import add_to_compare, answer, with_json
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.topology import FLAT
 

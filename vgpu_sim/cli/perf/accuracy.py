@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.cli.perf import completes, new_file, refuse
+from vgpu_sim.cli.perf.group import completes, new_file, refuse
 from vgpu_sim.perf import parameters, plots
 from vgpu_sim.perf.boards import BOARDS, board_named
 from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel

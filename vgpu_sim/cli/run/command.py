@@ -19,7 +19,7 @@ from mig.errors import MigError
 from mig.geometry import WHOLE, Board, DeviceProfile
 from rdma.errors import PolicyError
 from vgpu_sim import config
-from vgpu_sim.cli import boards, quantity, rdma_files, run_hca, run_stats, topologies
+from vgpu_sim.cli import boards, quantity, rdma_files, topologies
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
 from vgpu_sim.cli.clients.fabric_policy import Document
@@ -27,6 +27,7 @@ from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, S
 from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
+from vgpu_sim.cli.run import run_hca, run_stats
 from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.hal import limits

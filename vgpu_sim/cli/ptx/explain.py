@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import click
 
 from vgpu_sim import compiler
-from vgpu_sim.cli import inputs, ptx
+from vgpu_sim.cli import inputs
+from vgpu_sim.cli.ptx import commands
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.isa import Function, Module
 from vgpu_sim.isa.disasm import disassemble
@@ -21,7 +22,7 @@ _Shape = tuple[int, int, int]
 @click.option(
     "--block",
     metavar="X[,Y[,Z]]",
-    callback=ptx.parse_block,
+    callback=commands.parse_block,
     help="Threads of a block; the kernel's .reqntid, or 256,1,1.",
 )
 @click.option(
@@ -30,8 +31,8 @@ _Shape = tuple[int, int, int]
     help="Print what a stage makes instead: the syntax tree, instructions before and after register"
     " allocation; of each kernel LLVM IR before and after the passes, or assembly.",
 )
-@ptx.cc_option
-@ptx.backend_option
+@commands.cc_option
+@commands.backend_option
 @click.pass_context
 def explain(
     context: click.Context,
@@ -50,14 +51,14 @@ def explain(
         if stage in _STAGES[:3]:
             click.echo(_portable(file, cc, stage), nl=False)
             return
-        module = ptx.compile_file(file, cc)
+        module = commands.compile_file(file, cc)
     except inputs.UnreadableFile as error:
         click.echo(error.message, err=True)
-        context.exit(ptx.Verdict.NOT_PTX)
+        context.exit(commands.Verdict.NOT_PTX)
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False, err=True)
-        context.exit(ptx.verdict_of(error))
-    refused = {one.name: one for one in (*module.refused, *ptx.refused_by(backend, module))}
+        context.exit(commands.verdict_of(error))
+    refused = {one.name: one for one in (*module.refused, *commands.refused_by(backend, module))}
     names = [function.name for function in module.functions] + list(refused)
     if kernel is not None and kernel not in names:
         shown = ", ".join(names) or "none"
@@ -67,9 +68,9 @@ def explain(
             click.echo(_kernel(module, function, block, stage, backend), nl=False)
     chosen = [one for name, one in refused.items() if kernel in (None, name)]
     for one in chosen:
-        click.echo(f"{ptx.title(one)}: refused")
+        click.echo(f"{commands.title(one)}: refused")
         click.echo(compiler.render(one.reasons, file), nl=False)
-    context.exit(ptx.Verdict.REFUSED if chosen else ptx.Verdict.LOADS)
+    context.exit(commands.Verdict.REFUSED if chosen else commands.Verdict.LOADS)
 
 
 def _portable(file: str, cc: tuple[int, int] | None, stage: str | None) -> str:
@@ -89,7 +90,7 @@ def _kernel(
 ) -> str:
     from vgpu_sim.exec import jit  # loads what the other stages need not
 
-    shape = block or function.required_block or ptx.DEFAULT_BLOCK
+    shape = block or function.required_block or commands.DEFAULT_BLOCK
     native = jit.Compiler()
     try:
         match stage:

@@ -10,9 +10,9 @@ import click
 from mig.errors import MigError
 from mig.geometry import WHOLE
 from vgpu_sim import config
-from vgpu_sim.cli import smi_view
 from vgpu_sim.cli.clients.slices import NotAnswered
-from vgpu_sim.cli.smi_view import DeviceView, GpuView, NodeView, ProcessView
+from vgpu_sim.cli.smi import view
+from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
 from vgpu_sim.hal.admin import DocumentError
 from vgpu_sim.hal.modelled import MODELLED
 
@@ -73,10 +73,10 @@ def look() -> NodeView | None:
     slices_dir = config.slices_dir()
     for run_dir in (slices_dir.parent, config.run_dir()):
         try:
-            return smi_view.from_gpud(run_dir)
+            return view.from_gpud(run_dir)
         except OSError:
             continue
-    node = smi_view.from_slices(slices_dir)
+    node = view.from_slices(slices_dir)
     return node if node.gpus else None
 
 

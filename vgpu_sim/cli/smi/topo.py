@@ -2,7 +2,7 @@
 
 import click
 
-from vgpu_sim.cli.smi import looked
+from vgpu_sim.cli.smi.command import looked
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.topology import topology_named

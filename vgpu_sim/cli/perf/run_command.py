@@ -15,8 +15,8 @@ from vgpu_sim.cli import boards
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.cli.clocks import check_modelled
-from vgpu_sim.cli.perf import new_file, refuse
-from vgpu_sim.cli.perf_run_report import (
+from vgpu_sim.cli.perf.group import new_file, refuse
+from vgpu_sim.cli.perf.run_report import (
     Heard,
     Report,
     details,
@@ -26,7 +26,7 @@ from vgpu_sim.cli.perf_run_report import (
     report_of,
 )
 from vgpu_sim.cli.placing import configure, layout
-from vgpu_sim.cli.run import EXIT_FAILED, run_program
+from vgpu_sim.cli.run.command import EXIT_FAILED, run_program
 from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import PerfError

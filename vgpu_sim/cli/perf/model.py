@@ -5,7 +5,7 @@ import json
 import click
 from click.core import ParameterSource
 
-from vgpu_sim.cli.perf import SIZE, board_option, completes, refuse
+from vgpu_sim.cli.perf.group import SIZE, board_option, completes, refuse
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
 from vgpu_sim.perf.models.graph import DTYPE, WEIGHTS

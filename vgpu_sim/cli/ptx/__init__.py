@@ -1,0 +1,1 @@
+"""``tessera ptx`` and ``tessera isa``."""

@@ -1,0 +1,1 @@
+"""``tessera run``: a program with a simulated GPU of its own."""
