@@ -24,7 +24,7 @@ from random_ir.programs import Program
 
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError, UnsupportedError
-from vgpu_sim.exec.interp import integer
+from vgpu_sim.exec.interp.families import integer
 from vgpu_sim.isa import Op
 
 _FOUND = sorted((Path(__file__).parent / "found").glob("*.ll"))

@@ -21,7 +21,8 @@ from scalar_ptx.machine import Machine
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import cfg, jit
-from vgpu_sim.exec.interp import cta, integer, sync
+from vgpu_sim.exec.interp import cta
+from vgpu_sim.exec.interp.families import integer, sync
 from vgpu_sim.isa import Op
 from vgpu_sim.worker import compile_children
 

@@ -10,7 +10,7 @@ import pytest
 
 from vgpu_sim.compiler.lower.table import FORMS
 from vgpu_sim.exec import interp
-from vgpu_sim.exec.interp import control, matrix, sync, warp
+from vgpu_sim.exec.interp.families import control, matrix, sync, warp
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.isa import Family, Op
 from vgpu_sim.isa.table import TABLE

@@ -67,7 +67,7 @@ def test_many_lanes_on_one_address(op: str, type_: str) -> None:
 
 
 def test_joined_updates_are_the_associative_ones() -> None:
-    from vgpu_sim.exec.interp.atomic import _JOINABLE
+    from vgpu_sim.exec.interp.families.atomic import _JOINABLE
 
     assert set(Update) - _JOINABLE == {
         Update.INC,

@@ -1,7 +1,7 @@
 """Every opcode has semantics and a row."""
 
 from vgpu_sim.exec import interp
-from vgpu_sim.exec.interp import control, matrix, sync, warp
+from vgpu_sim.exec.interp.families import control, matrix, sync, warp
 from vgpu_sim.isa import Op
 from vgpu_sim.isa.table import TABLE
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from vgpu_sim.exec.errors import AddressFault, MisalignedFault
 from vgpu_sim.exec.interp.address_space import Words
-from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.exec.interp.operands import read_bits
 from vgpu_sim.isa import Instruction, Space
 

@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from vgpu_sim.exec.interp import matrix, warp
-from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.families import matrix, warp
 from vgpu_sim.exec.interp.gathered import U32, Gathered, Results, bits_of, rows_of
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.operands import read_bits, write_bits, write_predicate
 from vgpu_sim.isa import DataType, Family, Instruction, Literal, Op, Predicate
 

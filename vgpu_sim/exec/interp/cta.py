@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BarrierFault
 from vgpu_sim.exec.interp import collectives
-from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.families.sync import WAITS, Ballot, BarrierMisuse, Barriers
 from vgpu_sim.exec.interp.gathering import Gatherings, all_here, kind_of, misuse, parted
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.operands import read_bits, read_predicate, write_number
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.spaces import Spaces
-from vgpu_sim.exec.interp.sync import WAITS, Ballot, BarrierMisuse, Barriers
 from vgpu_sim.isa import EFFECTS, Instruction, Op, polls
 
 _LOOK_ROUNDS = 8

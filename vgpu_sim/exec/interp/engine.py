@@ -5,11 +5,11 @@ from collections.abc import Callable
 import numpy as np
 
 from vgpu_sim.exec.errors import Block, KernelError
-from vgpu_sim.exec.interp import control
 from vgpu_sim.exec.interp.address_space import Memory
-from vgpu_sim.exec.interp.bits import WARP_LANES
 from vgpu_sim.exec.interp.cta import ResidentBlocks
+from vgpu_sim.exec.interp.families import control
 from vgpu_sim.exec.interp.launch import InterpretedLaunch, Surroundings
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.state import StepRecord, Warp
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, polls

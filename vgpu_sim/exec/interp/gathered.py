@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
 
 U32 = NDArray[np.uint32]
 Results = tuple[Bits | Mask, ...]

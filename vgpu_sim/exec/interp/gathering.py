@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.gathered import bits_of
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Instruction
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import Block
-from vgpu_sim.exec.interp.bits import unsigned_dtype
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.numbers.bits import unsigned_dtype
 from vgpu_sim.exec.interp.spaces import Spaces
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import Block, UnsupportedError
 from vgpu_sim.exec.interp.address_space import Memory
-from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, unsigned_dtype
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, unsigned_dtype
 from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal import address_map, limits
 from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Symbol

@@ -7,8 +7,8 @@ one element in all for a constant: numpy broadcasts it.
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.isa import DataType, Destination, Instruction, Literal, Operand, Predicate, Register
 
 _SIGNED: dict[int, np.dtype[np.signedinteger]] = {

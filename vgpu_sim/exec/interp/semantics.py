@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.interp import (
+from vgpu_sim.exec.interp.address_space import Words
+from vgpu_sim.exec.interp.families import (
     atomic,
     bitwise,
     compare,
@@ -17,9 +18,8 @@ from vgpu_sim.exec.interp import (
     video,
     warp,
 )
-from vgpu_sim.exec.interp.address_space import Words
-from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.isa import Instruction, Op
 
 Semantics = Callable[[Lanes, Instruction, Mask], Words | None]

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.address_space import Memory, Words
-from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.hal import address_map
 from vgpu_sim.isa import Space
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from vgpu_sim.exec.interp.address_space import Words
-from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.spaces import Spaces
 
 

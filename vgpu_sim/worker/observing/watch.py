@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.accesses import addresses_of
-from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
 from vgpu_sim.exec.interp.cta import ResidentBlocks
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
 from vgpu_sim.isa import EFFECTS, Cache, Family, Instruction, Op, Space
 from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.accesses import addresses_of, check_alignment, fault
 from vgpu_sim.exec.interp.address_space import Words
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
-from vgpu_sim.exec.interp.formats import (
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.numbers.formats import (
     FORMATS,
     canonical,
     flush,
@@ -24,7 +25,6 @@ from vgpu_sim.exec.interp.formats import (
     sum_to_odd,
     widen,
 )
-from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
 from vgpu_sim.isa import DataType, Instruction, Op, Update
 from vgpu_sim.isa.families.atomic import (

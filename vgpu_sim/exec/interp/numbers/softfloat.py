@@ -7,7 +7,7 @@ A finite number is ``(-1)^sign * magnitude * 2^exponent``.
 import math
 from typing import NamedTuple
 
-from vgpu_sim.exec.interp.formats import Format
+from vgpu_sim.exec.interp.numbers.formats import Format
 from vgpu_sim.isa import Rounding
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable
 import numpy as np
 
 from vgpu_sim.exec import approximations
-from vgpu_sim.exec.interp import softfloat
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
-from vgpu_sim.exec.interp.doubles import ARITHMETIC, SINGLES
-from vgpu_sim.exec.interp.formats import (
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers import softfloat
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.numbers.doubles import ARITHMETIC, SINGLES
+from vgpu_sim.exec.interp.numbers.formats import (
     FORMATS,
     Doubles,
     Format,
@@ -27,7 +28,6 @@ from vgpu_sim.exec.interp.formats import (
     sum_to_odd,
     widen,
 )
-from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import read_bits, write_bits
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 

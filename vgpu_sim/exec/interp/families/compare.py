@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vgpu_sim.exec.interp.bits import Mask
-from vgpu_sim.exec.interp.formats import FORMATS, flush, widen
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Mask
+from vgpu_sim.exec.interp.numbers.formats import FORMATS, flush, widen
 from vgpu_sim.exec.interp.operands import read_bits, read_predicate, signed_view, write_predicate
 from vgpu_sim.isa import BoolOp, Compare, Instruction, Op
 

@@ -8,8 +8,8 @@ import numpy as np
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.accesses import addresses_of, check_alignment, fault
 from vgpu_sim.exec.interp.address_space import Words
-from vgpu_sim.exec.interp.bits import Mask, unsigned_dtype
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Mask, unsigned_dtype
 from vgpu_sim.exec.interp.operands import read_bits, write_bits
 from vgpu_sim.isa import Instruction, Op, Space
 

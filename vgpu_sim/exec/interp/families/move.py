@@ -4,8 +4,8 @@ import time
 
 import numpy as np
 
-from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
 from vgpu_sim.exec.interp.operands import (
     read_bits,
     read_predicate,

@@ -5,8 +5,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import Mask
-from vgpu_sim.exec.interp.formats import Doubles as Numbers, sum_to_odd
+from vgpu_sim.exec.interp.numbers.bits import Mask
+from vgpu_sim.exec.interp.numbers.formats import Doubles as Numbers, sum_to_odd
 
 _Patterns = NDArray[np.uint64]
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.exec.interp.operands import write_bits
 from vgpu_sim.isa import DataType, Instruction, Op
 

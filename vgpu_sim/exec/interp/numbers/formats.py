@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.isa import DataType, Rounding
 
 Doubles = NDArray[np.float64]

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.accesses import check_alignment, fault
-from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
-from vgpu_sim.exec.interp.formats import FORMATS, Doubles, flush, narrow, sum_to_odd, widen
 from vgpu_sim.exec.interp.gathered import LANES, U32, Gathered, Results, rows_of
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
+from vgpu_sim.exec.interp.numbers.formats import FORMATS, Doubles, flush, narrow, sum_to_odd, widen
 from vgpu_sim.exec.interp.operands import read_bits
 from vgpu_sim.isa import DataType, Instruction, Op
 

@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from vgpu_sim.exec.interp.bits import Bits, Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask
 from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
 from vgpu_sim.isa import DataType, Instruction, Op, Permute
 

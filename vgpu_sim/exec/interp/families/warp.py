@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
-from vgpu_sim.exec.interp.formats import FORMATS
 from vgpu_sim.exec.interp.gathered import LANES, U32, Gathered, Results, bits_of, rows_of
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, Mask
+from vgpu_sim.exec.interp.numbers.formats import FORMATS
 from vgpu_sim.exec.interp.operands import read_bits, read_predicate, write_bits
 from vgpu_sim.isa import DataType, Instruction, MatchMode, Op, Reduction, ShuffleMode
 from vgpu_sim.isa.types import VoteMode

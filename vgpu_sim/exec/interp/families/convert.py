@@ -7,9 +7,10 @@ rounds once. ``ftz`` flushes a binary32 source, and a binary32 result.
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp import softfloat
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
-from vgpu_sim.exec.interp.formats import (
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers import softfloat
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.numbers.formats import (
     FORMATS,
     Doubles,
     canonical,
@@ -20,7 +21,6 @@ from vgpu_sim.exec.interp.formats import (
     saturate,
     widen,
 )
-from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 

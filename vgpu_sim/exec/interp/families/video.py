@@ -6,8 +6,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
 from vgpu_sim.isa import Compare, DataType, Instruction, Op
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.operands import (
     read_bits,
     read_predicate,

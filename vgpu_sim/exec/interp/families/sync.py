@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from vgpu_sim.exec.interp.bits import WARP_LANES
+from vgpu_sim.exec.interp.numbers.bits import WARP_LANES
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.isa import Op, Reduction
 from vgpu_sim.isa.families.sync import BARRIERS

@@ -1,8 +1,8 @@
 """Control flow: branches split the reconvergence stack, RET takes lanes off it."""
 
 from vgpu_sim.exec.errors import Trap
-from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.numbers.bits import Mask
 from vgpu_sim.exec.interp.state import StackEntry, Warp
 from vgpu_sim.isa import Instruction, Op
 

@@ -1,0 +1,1 @@
+"""The meaning of each family of instructions, over vectors of lanes."""

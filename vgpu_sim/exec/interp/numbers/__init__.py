@@ -1,0 +1,1 @@
+"""Formats of numbers and arithmetic that hosts do not have."""
