@@ -12,7 +12,7 @@ from fuzzing import trial
 from random_kernels import functions
 
 from vgpu_sim.compiler import compile_ptx
-from vgpu_sim.compiler.lower import program
+from vgpu_sim.compiler.lower.stack import program
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import Trap
 from vgpu_sim.exec.local_bytes import local_bytes

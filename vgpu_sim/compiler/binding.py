@@ -8,13 +8,15 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from vgpu_sim.compiler.allocation import REGISTER_FILE_SLOTS
-from vgpu_sim.compiler.lower import builder, frames, parameters, program, variables
+from vgpu_sim.compiler.lower import builder, variables
 from vgpu_sim.compiler.lower.families import memory
 from vgpu_sim.compiler.lower.forms import CHOICES, Form
 from vgpu_sim.compiler.lower.functions import TUNING
 from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS
+from vgpu_sim.compiler.lower.stack import program
+from vgpu_sim.compiler.lower.symbols import frames, parameters
+from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.lower.table import FORMS, FORMS_BY_OPCODE
-from vgpu_sim.compiler.lower.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import grammar
 from vgpu_sim.hal.limits import (
     MAX_LOCAL_BYTES_PER_THREAD,

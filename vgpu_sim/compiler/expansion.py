@@ -18,7 +18,7 @@ from vgpu_sim.compiler.legality.scopes import (
     of_module,
 )
 from vgpu_sim.compiler.legality.types import named
-from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 
 _COMPONENTS = "xyzw"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from vgpu_sim.compiler import pipeline, system_calls
 from vgpu_sim.compiler.errors import Diagnostic, LinkError, PtxError
-from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import limits, parse, tree
 from vgpu_sim.compiler.ptx.parser import Place
 from vgpu_sim.isa import Module, Refused

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import parse, tree
 
 NAMES: Final = frozenset({"vprintf", "__assertfail", "malloc", "free", "__cxa_pure_virtual"})

@@ -3,7 +3,7 @@
 import pytest
 
 from vgpu_sim.compiler import compile_ptx, system_calls
-from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import parse, tree
 
 _HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

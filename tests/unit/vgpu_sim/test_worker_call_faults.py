@@ -8,7 +8,7 @@ import pytest
 from worker_client import Zygote, running_client, running_zygote
 
 from vgpu_sim.compiler import compile_ptx
-from vgpu_sim.compiler.lower import program
+from vgpu_sim.compiler.lower.stack import program
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 

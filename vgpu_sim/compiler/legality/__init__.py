@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from vgpu_sim.compiler import target
 from vgpu_sim.compiler.legality import operands
-from vgpu_sim.compiler.lower import names
-from vgpu_sim.compiler.lower.findings import Findings, Invalid
+from vgpu_sim.compiler.lower.symbols import names
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid
 from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.compiler.ptx.grammar import requirements
 

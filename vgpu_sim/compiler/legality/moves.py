@@ -2,7 +2,7 @@
 
 from vgpu_sim.compiler.legality.scopes import Place, Register, Scope, Special, Symbol
 from vgpu_sim.compiler.legality.types import Type, named
-from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 
 

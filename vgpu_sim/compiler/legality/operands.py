@@ -14,8 +14,8 @@ from vgpu_sim.compiler.legality.scopes import (
 )
 from vgpu_sim.compiler.legality.signatures import Signature, Wanted, signatures
 from vgpu_sim.compiler.legality.types import Type, named
-from vgpu_sim.compiler.lower import names
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal
+from vgpu_sim.compiler.lower.symbols import names
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal
 from vgpu_sim.compiler.ptx import grammar, tree
 
 _ELSEWHERE = frozenset({"call", "brx"})  # their operands are held to what they name, when lowered

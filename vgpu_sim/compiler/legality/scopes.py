@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from vgpu_sim.compiler.legality.types import Type, named
-from vgpu_sim.compiler.lower.findings import Invalid
-from vgpu_sim.compiler.lower.naming import Names
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.naming import Names
 from vgpu_sim.compiler.ptx import grammar, tree
 
 _WIDE = frozenset({"%clock64", "%globaltimer", "%gridid", "%current_graph_exec"})

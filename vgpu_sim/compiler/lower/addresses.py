@@ -1,10 +1,10 @@
 """Addresses (PTX ISA, "Addresses as Operands"), whatever family takes them."""
 
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.frames import LocalVariable
-from vgpu_sim.compiler.lower.shared import SharedVariable
-from vgpu_sim.compiler.lower.types import UNSIGNED
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
+from vgpu_sim.compiler.lower.symbols.shared import SharedVariable
+from vgpu_sim.compiler.lower.symbols.types import UNSIGNED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.scopes import LabelTarget, RegisterClass, Scope
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.scopes import LabelTarget, RegisterClass, Scope
 from vgpu_sim.isa import EFFECTS, Guard, Instruction, Literal, Op, Predicate, Register, Symbol
 
 MAX_REGISTERS = 32767

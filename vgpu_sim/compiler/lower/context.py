@@ -5,12 +5,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
-from vgpu_sim.compiler.lower.call_graph import CallGraph
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Unsupported
-from vgpu_sim.compiler.lower.frames import Frame, LocalVariable, extent
-from vgpu_sim.compiler.lower.program import Program
-from vgpu_sim.compiler.lower.scopes import HALVES, LabelTarget, Refused, RegisterClass, Scope
-from vgpu_sim.compiler.lower.shared import SharedMemory, SharedVariable
+from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
+from vgpu_sim.compiler.lower.stack.program import Program
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable, extent
+from vgpu_sim.compiler.lower.symbols.scopes import (
+    HALVES,
+    LabelTarget,
+    Refused,
+    RegisterClass,
+    Scope,
+)
+from vgpu_sim.compiler.lower.symbols.shared import SharedMemory, SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Guard, Parameter, Predicate, Register, Variable
 

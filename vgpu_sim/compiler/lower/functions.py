@@ -2,24 +2,24 @@
 
 import math
 
-from vgpu_sim.compiler.lower import names, shared
 from vgpu_sim.compiler.lower.builder import NOBODY, Builder
-from vgpu_sim.compiler.lower.calls import lower_bodies, request
+from vgpu_sim.compiler.lower.calls.calls import lower_bodies, request
 from vgpu_sim.compiler.lower.context import Context, Symbols
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
-from vgpu_sim.compiler.lower.frames import LocalVariable, extent
 from vgpu_sim.compiler.lower.instructions import lower_instruction
-from vgpu_sim.compiler.lower.linking import link
-from vgpu_sim.compiler.lower.parameters import lay_out, limit_of
-from vgpu_sim.compiler.lower.program import Program
-from vgpu_sim.compiler.lower.scopes import (
+from vgpu_sim.compiler.lower.stack.linking import link
+from vgpu_sim.compiler.lower.stack.program import Program
+from vgpu_sim.compiler.lower.symbols import names, shared
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable, extent
+from vgpu_sim.compiler.lower.symbols.parameters import lay_out, limit_of
+from vgpu_sim.compiler.lower.symbols.scopes import (
     Declared,
     Refused,
     RegisterClass,
     Scope,
 )
-from vgpu_sim.compiler.lower.shared import SharedMemory, SharedVariable
-from vgpu_sim.compiler.lower.types import REGISTER_BITS
+from vgpu_sim.compiler.lower.symbols.shared import SharedMemory, SharedVariable
+from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter

@@ -2,8 +2,8 @@
 
 from vgpu_sim.compiler.lower import wide
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.table import FORMS_BY_OPCODE
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Guard, Predicate

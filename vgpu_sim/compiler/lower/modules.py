@@ -7,11 +7,18 @@ it: by an instruction of theirs, through a ``.func`` that they name, or by namin
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from vgpu_sim.compiler.lower import names, special, variables
-from vgpu_sim.compiler.lower.call_graph import CallGraph
+from vgpu_sim.compiler.lower import special, variables
 from vgpu_sim.compiler.lower.context import Symbols
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported, in_order
 from vgpu_sim.compiler.lower.functions import check_function, lower_function
+from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
+from vgpu_sim.compiler.lower.symbols import names
+from vgpu_sim.compiler.lower.symbols.findings import (
+    Findings,
+    Invalid,
+    Refusal,
+    Unsupported,
+    in_order,
+)
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Diagnostic, Function, Module, Refused
 from vgpu_sim.isa.verify import MAXIMUM_FUNCTIONS, MAXIMUM_MODULE_WORDS, MAXIMUM_REASONS

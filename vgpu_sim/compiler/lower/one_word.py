@@ -5,7 +5,7 @@ from typing import Any
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.isa import DataType, Op, Rounding
 
 ROUNDINGS = {rounding.name.lower(): rounding for rounding in Rounding}

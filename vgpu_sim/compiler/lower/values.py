@@ -8,7 +8,7 @@ import struct
 
 from vgpu_sim.compiler.lower import special
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register
 

@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vgpu_sim.compiler.lower import frames, names
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
-from vgpu_sim.compiler.lower.parameters import element_bytes
-from vgpu_sim.compiler.lower.scopes import Refused
-from vgpu_sim.compiler.lower.shared import extent, is_shared
-from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.compiler.lower.symbols import frames, names
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
+from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
+from vgpu_sim.compiler.lower.symbols.scopes import Refused
+from vgpu_sim.compiler.lower.symbols.shared import extent, is_shared
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Function, Relocation, Space, Variable

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Match
-from vgpu_sim.compiler.lower.scopes import HALVES
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.scopes import HALVES
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Register
 

@@ -5,8 +5,8 @@ from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import BINARY, TERNARY, UNARY, Form, Match
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Compare, DataType, Literal, Op, Operand, Permute
 

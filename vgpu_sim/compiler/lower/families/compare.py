@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import BINARY, BITS, UNARY, WORDS, Form, Lower, Match
-from vgpu_sim.compiler.lower.types import DATA_TYPES, UNSIGNED
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES, UNSIGNED
 from vgpu_sim.isa import (
     BoolOp,
     Compare,

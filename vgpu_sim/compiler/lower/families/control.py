@@ -3,11 +3,11 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import hints, values
-from vgpu_sim.compiler.lower.calls import lower_call
+from vgpu_sim.compiler.lower.calls.calls import lower_call
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.dispatch import dispatch, trap_unless_below
-from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.stack.dispatch import dispatch, trap_unless_below
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Op
 from vgpu_sim.isa.families.control import MAX_REST_NS

@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import BINARY, TERNARY, UNARY, Form, Match
-from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES, UNTYPED
 from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 

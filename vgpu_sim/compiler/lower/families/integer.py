@@ -16,7 +16,7 @@ from vgpu_sim.compiler.lower.forms import (
     Match,
 )
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Predicate, Register
 

@@ -2,6 +2,6 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import matrix_moves, mma, wmma
+from vgpu_sim.compiler.lower.matrix import mma, moves, wmma
 
-FORMS: Final = (*mma.FORMS, *matrix_moves.FORMS, *wmma.FORMS)
+FORMS: Final = (*mma.FORMS, *moves.FORMS, *wmma.FORMS)

@@ -5,9 +5,9 @@ from typing import Final
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.addresses import WINDOWS, address, space_of, split, whole_address
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
-from vgpu_sim.compiler.lower.frames import LocalVariable
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import (
     Cache,

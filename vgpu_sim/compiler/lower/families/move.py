@@ -5,10 +5,10 @@ from typing import Final
 from vgpu_sim.compiler.lower import hints, one_word, special, values
 from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
-from vgpu_sim.compiler.lower.scopes import HALVES, RegisterClass
-from vgpu_sim.compiler.lower.types import DATA_TYPES, UNSIGNED
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.scopes import HALVES, RegisterClass
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES, UNSIGNED
 from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.isa import (
     DataType,

@@ -4,9 +4,9 @@ from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.types import UNSIGNED
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.types import UNSIGNED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Op, Register
 

@@ -4,8 +4,8 @@ from typing import Final
 
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK, WARP_THREADS
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Reduction, Register

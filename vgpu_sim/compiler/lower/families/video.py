@@ -10,9 +10,9 @@ from typing import Final
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import BINARY, UNARY, Form, Match
-from vgpu_sim.compiler.lower.packed_video import simd
-from vgpu_sim.compiler.lower.scalar_video import arithmetic, multiply_add, shift
 from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.lower.video.packed import simd
+from vgpu_sim.compiler.lower.video.scalar import arithmetic, multiply_add, shift
 from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 _ELEMENTS = {

@@ -3,14 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vgpu_sim.compiler.lower import arguments, frames, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Mark
+from vgpu_sim.compiler.lower.calls import arguments
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.dispatch import compare, dispatch
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.frames import Frame
-from vgpu_sim.compiler.lower.program import Body, Interface, Value
-from vgpu_sim.compiler.lower.scopes import LabelTarget
+from vgpu_sim.compiler.lower.stack.dispatch import compare, dispatch
+from vgpu_sim.compiler.lower.stack.program import Body, Interface, Value
+from vgpu_sim.compiler.lower.symbols import frames
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import Frame
+from vgpu_sim.compiler.lower.symbols.scopes import LabelTarget
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import (
     Compare,

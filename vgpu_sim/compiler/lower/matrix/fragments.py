@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, ShuffleMode, SpecialRegister
 

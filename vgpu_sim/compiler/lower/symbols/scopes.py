@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from vgpu_sim.compiler.lower.findings import Invalid
-from vgpu_sim.compiler.lower.frames import LocalVariable
-from vgpu_sim.compiler.lower.naming import Names
-from vgpu_sim.compiler.lower.shared import SharedVariable
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
+from vgpu_sim.compiler.lower.symbols.naming import Names
+from vgpu_sim.compiler.lower.symbols.shared import SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Predicate, Register
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from vgpu_sim.compiler.lower import fragments, one_word, values
+from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.addresses import address, space_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Lower, Match
-from vgpu_sim.compiler.lower.fragments import EDGE, QUAD, Lanes, shape_of
-from vgpu_sim.compiler.lower.matrix_products import Product
-from vgpu_sim.compiler.lower.mma import (
+from vgpu_sim.compiler.lower.matrix import fragments
+from vgpu_sim.compiler.lower.matrix.fragments import EDGE, QUAD, Lanes, shape_of
+from vgpu_sim.compiler.lower.matrix.mma import (
     BITS_NOTE,
     BYTES_NOTE,
     FLOAT_NOTE,
@@ -23,8 +23,9 @@ from vgpu_sim.compiler.lower.mma import (
     TOTALS,
     WORD_NOTE,
 )
+from vgpu_sim.compiler.lower.matrix.products import Product
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.types import UNSIGNED, UNTYPED
+from vgpu_sim.compiler.lower.symbols.types import UNSIGNED, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Register, Space
 

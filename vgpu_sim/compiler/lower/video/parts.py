@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.isa import DataType, Operand, Register
 

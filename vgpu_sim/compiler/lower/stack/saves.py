@@ -7,9 +7,9 @@ needed behind it go to the stack, and come back from there.
 from collections.abc import Iterable
 
 from vgpu_sim.compiler.lower.builder import Builder, Mark
-from vgpu_sim.compiler.lower.findings import Unsupported
-from vgpu_sim.compiler.lower.stack import ALIGNMENT_BYTES, Stack
-from vgpu_sim.compiler.lower.types import UNTYPED
+from vgpu_sim.compiler.lower.stack.stack import ALIGNMENT_BYTES, Stack
+from vgpu_sim.compiler.lower.symbols.findings import Unsupported
+from vgpu_sim.compiler.lower.symbols.types import UNTYPED
 from vgpu_sim.isa import (
     EFFECTS,
     Compare,

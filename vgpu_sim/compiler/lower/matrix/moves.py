@@ -5,11 +5,12 @@ A lane has two neighbours of a row in one register. Each row's address comes fro
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import fragments, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.addresses import space_of, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.fragments import EDGE, Lanes
+from vgpu_sim.compiler.lower.matrix import fragments
+from vgpu_sim.compiler.lower.matrix.fragments import EDGE, Lanes
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space

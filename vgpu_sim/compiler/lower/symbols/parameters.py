@@ -1,7 +1,7 @@
 """The parameter block of a kernel, laid out as the CUDA ABI does: natural alignment, in order."""
 
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
-from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Parameter, Space
 

@@ -5,12 +5,13 @@ bits (vmad: 128); here they are exact. What vshl and vshr shift out of 32 bits i
 a second operation, unless it saturates.
 """
 
-from vgpu_sim.compiler.lower import parts, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
+from vgpu_sim.compiler.lower.video import parts
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Compare, DataType, Literal, MulMode, Op, Operand, Register
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Self, TypeVar
 
-from vgpu_sim.compiler.lower.findings import Invalid, Positioned
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Positioned
 
 Declared = TypeVar("Declared")
 

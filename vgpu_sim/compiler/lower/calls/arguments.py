@@ -1,12 +1,13 @@
 """Arguments and results of calls: registers, and variables in ``.param`` space."""
 
-from vgpu_sim.compiler.lower import frames, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.frames import LocalVariable
-from vgpu_sim.compiler.lower.program import Value
-from vgpu_sim.compiler.lower.scopes import RegisterClass
-from vgpu_sim.compiler.lower.types import DATA_TYPES, REGISTER_BITS, UNTYPED
+from vgpu_sim.compiler.lower.stack.program import Value
+from vgpu_sim.compiler.lower.symbols import frames
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
+from vgpu_sim.compiler.lower.symbols.scopes import RegisterClass
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES, REGISTER_BITS, UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Op, Operand, Register, Space
 

@@ -8,9 +8,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpu_sim.compiler.lower import names
-from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
-from vgpu_sim.compiler.lower.parameters import element_bytes
+from vgpu_sim.compiler.lower.symbols import names
+from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
+from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_SHARED_BYTES_PER_BLOCK
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vgpu_sim.compiler.lower.builder import Builder
-from vgpu_sim.compiler.lower.scopes import LabelTarget
+from vgpu_sim.compiler.lower.symbols.scopes import LabelTarget
 from vgpu_sim.isa import Compare, DataType, Guard, Literal, Op, Predicate, Register, TrapCause
 
 

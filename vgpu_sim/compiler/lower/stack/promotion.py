@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
-from vgpu_sim.compiler.lower.frames import LocalVariable
+from vgpu_sim.compiler.lower.symbols.frames import LocalVariable
 from vgpu_sim.isa import (
     EFFECTS,
     DataType,

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.ptx import tree
 
 FUNCTION_BYTES: Final = 16

@@ -5,11 +5,12 @@ Source: PTX ISA, "SIMD Video Instructions".
 
 from dataclasses import dataclass
 
-from vgpu_sim.compiler.lower import parts, values
+from vgpu_sim.compiler.lower import values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.sequences import Sequence
-from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.compiler.lower.symbols.types import DATA_TYPES
+from vgpu_sim.compiler.lower.video import parts
 from vgpu_sim.isa import Compare, DataType, Literal, MulMode, Op, Operand
 
 D = DataType

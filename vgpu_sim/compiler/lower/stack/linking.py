@@ -4,12 +4,12 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
 from vgpu_sim.compiler.lower.builder import Builder
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.frames import MAX_STACK_ALIGNMENT_BYTES, Frame, LocalVariable
-from vgpu_sim.compiler.lower.program import Program
-from vgpu_sim.compiler.lower.promotion import promote, symbol_of_access
-from vgpu_sim.compiler.lower.saves import expand_saves
-from vgpu_sim.compiler.lower.stack import ALIGNMENT_BYTES, STACK_SYMBOL
+from vgpu_sim.compiler.lower.stack.program import Program
+from vgpu_sim.compiler.lower.stack.promotion import promote, symbol_of_access
+from vgpu_sim.compiler.lower.stack.saves import expand_saves
+from vgpu_sim.compiler.lower.stack.stack import ALIGNMENT_BYTES, STACK_SYMBOL
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.frames import MAX_STACK_ALIGNMENT_BYTES, Frame, LocalVariable
 from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import DataType, Instruction, Literal, Op, Register, Symbol
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from vgpu_sim.compiler.lower.builder import NOBODY, Builder
-from vgpu_sim.compiler.lower.call_graph import CallGraph
-from vgpu_sim.compiler.lower.frames import Frame, LocalVariable
-from vgpu_sim.compiler.lower.scopes import LabelTarget
-from vgpu_sim.compiler.lower.stack import Stack
+from vgpu_sim.compiler.lower.stack.call_graph import CallGraph
+from vgpu_sim.compiler.lower.stack.stack import Stack
+from vgpu_sim.compiler.lower.symbols.frames import Frame, LocalVariable
+from vgpu_sim.compiler.lower.symbols.scopes import LabelTarget
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Register
 

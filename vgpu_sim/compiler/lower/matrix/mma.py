@@ -3,11 +3,11 @@
 from functools import partial
 from typing import Final
 
-from vgpu_sim.compiler.lower import fragments
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.fragments import shape_of
-from vgpu_sim.compiler.lower.matrix_products import Product
+from vgpu_sim.compiler.lower.matrix import fragments
+from vgpu_sim.compiler.lower.matrix.fragments import shape_of
+from vgpu_sim.compiler.lower.matrix.products import Product
 from vgpu_sim.compiler.lower.sequences import Sequence
 from vgpu_sim.isa import DataType, Op
 

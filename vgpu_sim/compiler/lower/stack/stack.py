@@ -7,7 +7,7 @@ more asks first whether there is enough.
 from typing import Final
 
 from vgpu_sim.compiler.lower.builder import NOBODY, Builder
-from vgpu_sim.compiler.lower.dispatch import compare
+from vgpu_sim.compiler.lower.stack.dispatch import compare
 from vgpu_sim.isa import (
     Compare,
     DataType,

@@ -7,8 +7,8 @@ there (``linking``), for many of them end as registers.
 import math
 from dataclasses import dataclass, field
 
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.parameters import element_bytes
+from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD
 from vgpu_sim.isa import Register, Symbol

@@ -1,0 +1,1 @@
+"""Calls of functions, their arguments and results."""

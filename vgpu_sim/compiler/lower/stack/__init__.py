@@ -1,0 +1,1 @@
+"""The call stack of a program: frames that are saved, dispatch, linking."""
