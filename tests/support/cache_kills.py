@@ -20,8 +20,8 @@ from vgpu_sim.exec.jit.objects import cache
 from vgpu_sim.exec.jit.objects.compiler import content_key
 from vgpu_sim.gpud.limits.caches import CacheOwner, OwnerCaches
 from vgpu_sim.isa import Module, container
-from vgpu_sim.worker.container_cache import ContainerCache
-from vgpu_sim.worker.module_summary import summarise
+from vgpu_sim.worker.modules.container_cache import ContainerCache
+from vgpu_sim.worker.modules.module_summary import summarise
 
 BLOCK = (32, 1, 1)
 MAX_BYTES, MAX_ENTRIES = 6 << 20, 40

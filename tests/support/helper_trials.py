@@ -12,8 +12,9 @@ from pathlib import Path
 
 from vgpu_sim.hal.ports import EmitError
 from vgpu_sim.system import calls
-from vgpu_sim.worker import compile_helper, memory
-from vgpu_sim.worker.compile_helper import CompileHelper
+from vgpu_sim.worker import memory
+from vgpu_sim.worker.compiling import compile_helper
+from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 
 
 @contextmanager

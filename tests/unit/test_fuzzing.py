@@ -24,7 +24,7 @@ from vgpu_sim.exec import cfg, jit
 from vgpu_sim.exec.interp import cta
 from vgpu_sim.exec.interp.families import integer, sync
 from vgpu_sim.isa import Op
-from vgpu_sim.worker import compile_children
+from vgpu_sim.worker.compiling import children
 
 _ROOT = Path(__file__).parents[2]
 
@@ -241,8 +241,8 @@ def test_code_that_takes_for_ever_is_a_finding(monkeypatch: pytest.MonkeyPatch) 
             pass
 
     monkeypatch.setattr(trial.llvm, "object_code", circle)
-    monkeypatch.setattr(compile_children, "CPU_SECONDS", 0.05)
-    monkeypatch.setattr(compile_children, "CPU_SECONDS_PER_MEGABYTE", 0.0)
+    monkeypatch.setattr(children, "CPU_SECONDS", 0.05)
+    monkeypatch.setattr(children, "CPU_SECONDS_PER_MEGABYTE", 0.0)
     with Workers(1) as pool:
         ((_, report),) = pool.examine(iter([Task(_tiny(), plans=(None,))]))
     (finding,) = report.findings

@@ -18,12 +18,13 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.hal.ports import Backend, FaultSite, NativeBackend, NativeSite
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.worker import links, memory, module_table, wire
+from vgpu_sim.worker import memory, wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError
-from vgpu_sim.worker.compilations import Compilations
-from vgpu_sim.worker.images import Image, ImageError
+from vgpu_sim.worker.compiling.requests import Compilations
 from vgpu_sim.worker.launches import ERROR_OF_FAULT
+from vgpu_sim.worker.modules import links, module_table
+from vgpu_sim.worker.modules.images import Image, ImageError
 from vgpu_sim.worker.programs import Loaded, Programs
 from vgpu_sim.worker.runtime import KernelHandle, NativeRuntime, Stats
 from vgpu_sim.worker.wire import ProtocolError, Request

@@ -16,7 +16,7 @@ from vgpu_sim.hal.ports import (
     NativeBackend,
     NativeEntry,
 )
-from vgpu_sim.worker import fault_detail
+from vgpu_sim.worker.faults import fault_detail
 from vgpu_sim.worker.native_records import Call
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.usage import Usage

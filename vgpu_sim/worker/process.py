@@ -24,11 +24,11 @@ from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.worker import placing, rehearsal, sandbox, spare, wire
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks
-from vgpu_sim.worker.compile_helper import CompileHelper
-from vgpu_sim.worker.container_cache import ContainerCache
+from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 from vgpu_sim.worker.control import Control
-from vgpu_sim.worker.images import Images
 from vgpu_sim.worker.launches import Launches
+from vgpu_sim.worker.modules.container_cache import ContainerCache
+from vgpu_sim.worker.modules.images import Images
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.runtime import NativeRuntime
 from vgpu_sim.worker.segments import Segments

@@ -7,10 +7,10 @@ from time import monotonic_ns
 from typing import Any, Protocol
 
 from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
-from vgpu_sim.worker import module_table
 from vgpu_sim.worker.chunks import OutOfBudgetError
-from vgpu_sim.worker.images import MAX_LOG_BYTES, Image, Images
-from vgpu_sim.worker.module_summary import FunctionSummary
+from vgpu_sim.worker.modules import module_table
+from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images
+from vgpu_sim.worker.modules.module_summary import FunctionSummary
 from vgpu_sim.worker.runtime import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.worker.segments import Segment, Segments
 from vgpu_sim.worker.usage import Timed, Usage

@@ -17,8 +17,8 @@ from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.isa import container
 from vgpu_sim.worker import memory, wire
-from vgpu_sim.worker.container_cache import ContainerCache
-from vgpu_sim.worker.module_summary import ModuleSummary, summarise
+from vgpu_sim.worker.modules.container_cache import ContainerCache
+from vgpu_sim.worker.modules.module_summary import ModuleSummary, summarise
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.warm_up import SAMPLE, warm_up_module
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.hal import abi, ports
-from vgpu_sim.worker import fault_detail, native_records as records
+from vgpu_sim.worker import native_records as records
+from vgpu_sim.worker.faults import fault_detail
 from vgpu_sim.worker.native_records import Call, Callback, Observer
 from vgpu_sim.worker.pipes import PIPES
 

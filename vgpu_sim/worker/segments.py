@@ -12,8 +12,8 @@ from vgpu_sim.hal.address_map import (
 from vgpu_sim.isa import Module
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import OutOfBudgetError, reserve
-from vgpu_sim.worker.images import Image
 from vgpu_sim.worker.memory import create_populated, write_all
+from vgpu_sim.worker.modules.images import Image
 from vgpu_sim.worker.runtime import NativeRuntime
 
 

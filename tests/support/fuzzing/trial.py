@@ -20,7 +20,7 @@ from vgpu_sim.exec.jit.planning import tiers
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.isa import Module
-from vgpu_sim.worker import compile_children
+from vgpu_sim.worker.compiling import children
 
 _CAPABILITY = (10, 0)
 Progress = Callable[[str], None]
@@ -198,7 +198,7 @@ def emit_in_time(text: str, tier: int) -> bytes:
 
     What takes longer ends this process, by SIGPROF.
     """
-    signal.setitimer(signal.ITIMER_PROF, compile_children.allowed_seconds(len(text)))
+    signal.setitimer(signal.ITIMER_PROF, children.allowed_seconds(len(text)))
     try:
         return llvm.object_code(text, tier)
     finally:

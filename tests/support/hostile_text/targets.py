@@ -23,7 +23,7 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError, UnsupportedError
 from vgpu_sim.hal.ports import EmitError
 from vgpu_sim.isa import container, verify
-from vgpu_sim.worker.compile_helper import CompileHelper
+from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 
 STAGES = ("parse", "isa", "llvm")
 CPU_SECONDS = {"parse": 5.0, "isa": 10.0, "llvm": 60.0}

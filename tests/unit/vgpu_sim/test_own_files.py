@@ -7,7 +7,7 @@ import pytest
 
 from vgpu_sim.exec import own_files
 from vgpu_sim.exec.jit.objects import cache
-from vgpu_sim.worker.container_cache import ContainerCache
+from vgpu_sim.worker.modules.container_cache import ContainerCache
 
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may give files away")
 

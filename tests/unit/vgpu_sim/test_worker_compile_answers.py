@@ -5,15 +5,15 @@ import socket
 import pytest
 
 from vgpu_sim.hal.ports import EmitError
-from vgpu_sim.worker import compile_server
-from vgpu_sim.worker.compile_helper import CompileHelper
+from vgpu_sim.worker.compiling import server
+from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        compile_server.ANSWER.pack(2, compile_server.Outcome.CODE, 0),
-        compile_server.ANSWER.pack(1, compile_server.Outcome.CODE, 1 << 63),
+        server.ANSWER.pack(2, server.Outcome.CODE, 0),
+        server.ANSWER.pack(1, server.Outcome.CODE, 1 << 63),
     ],
     ids=["to nobody", "without end"],
 )
@@ -32,7 +32,7 @@ def test_an_answer_that_cannot_be_ends_what_waits_for_one(
     other = pairs[0][1].dup()  # the helper's end, where it would be in another process
     helper.started()
     with other:
-        other.sendall(compile_server.HELLO.pack(1))
+        other.sendall(server.HELLO.pack(1))
         asked = helper.ask(b"text")
         other.sendall(answer)
         with pytest.raises(EmitError, match="the compile helper has ended"):

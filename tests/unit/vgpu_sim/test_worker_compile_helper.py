@@ -18,7 +18,7 @@ from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.system import processes
-from vgpu_sim.worker import compile_children
+from vgpu_sim.worker.compiling import children
 
 # A zygote whose LLVM ends, as a defect of it would, on kernels that are known by a constant.
 FIRST_PLAN_ABORTS, EVERY_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS = range(19088743, 19088746)
@@ -26,7 +26,7 @@ FRAIL = f"""
 import os
 from vgpu_sim import zygote
 from vgpu_sim.exec.jit.target import llvm
-from vgpu_sim.worker import compile_children
+from vgpu_sim.worker.compiling import children as compile_children
 compile_children.MAX_CPU_SECONDS = 0.2
 emit = llvm.object_code
 def object_code(text, tier):
@@ -50,10 +50,10 @@ def zygote() -> Iterator[Zygote]:
 
 def test_how_long_code_may_take_follows_from_the_request() -> None:
     """LLVM can go in circles over forty instructions; fifty megabytes may take their time."""
-    small, large = compile_children.allowed_seconds(4000), compile_children.allowed_seconds(10**7)
+    small, large = children.allowed_seconds(4000), children.allowed_seconds(10**7)
     assert small < 6
     assert 20 * small < 2 * large
-    assert compile_children.allowed_seconds(1 << 40) == compile_children.MAX_CPU_SECONDS
+    assert children.allowed_seconds(1 << 40) == children.MAX_CPU_SECONDS
 
 
 def helper_of(client: Client) -> int:

@@ -8,8 +8,8 @@ import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import container
-from vgpu_sim.worker.container_cache import ContainerCache
-from vgpu_sim.worker.module_summary import ModuleSummary, summarise
+from vgpu_sim.worker.modules.container_cache import ContainerCache
+from vgpu_sim.worker.modules.module_summary import ModuleSummary, summarise
 
 PTX = (Path(__file__).parents[3] / "examples/vecadd.ptx").read_bytes()
 MODULE = compile_ptx(PTX, capability=(8, 0))

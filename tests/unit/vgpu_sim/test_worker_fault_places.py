@@ -9,8 +9,8 @@ from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.hal.abi import MESSAGE_BYTES, PTX_TEXT_BYTES, FaultKind
 from vgpu_sim.hal.ports import FaultedLaunch, FaultSite, NativeFault
 from vgpu_sim.isa import EFFECTS
-from vgpu_sim.worker import fault_detail, source_places
 from vgpu_sim.worker.backends import jit_threads
+from vgpu_sim.worker.faults import fault_detail, source_places
 
 TEXT = """.version 8.0
 .file 7 "other.cu" 1234, 99

@@ -4,7 +4,7 @@ import pytest
 
 from vgpu_sim.isa import Instruction
 from vgpu_sim.isa.asm import assemble
-from vgpu_sim.worker import fault_text
+from vgpu_sim.worker.faults import fault_text
 
 
 def instruction(text: str) -> Instruction:

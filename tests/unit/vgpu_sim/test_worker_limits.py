@@ -24,15 +24,11 @@ from vgpu_sim.hal.address_map import (
 )
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind, MessageType
-from vgpu_sim.worker import (
-    chunks as chunks_module,
-    compile_children,
-    segments as segments_module,
-    wire,
-)
+from vgpu_sim.worker import chunks as chunks_module, segments as segments_module, wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError
-from vgpu_sim.worker.compile_children import Child, Outcome, allowed_seconds
+from vgpu_sim.worker.compiling import children
+from vgpu_sim.worker.compiling.children import Child, Outcome, allowed_seconds
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.sandbox import Level
 from vgpu_sim.worker.segments import Segment, Segments
@@ -418,7 +414,7 @@ def test_a_level_stands_for_nothing_that_was_not_built() -> None:
 )
 def test_code_may_be_generated_for_so_long(size: int, seconds: float) -> None:
     assert allowed_seconds(size) == pytest.approx(seconds)
-    assert compile_children.MAX_BYTES == 1 << 28
+    assert children.MAX_BYTES == 1 << 28
 
 
 @pytest.mark.parametrize(
@@ -451,7 +447,7 @@ def test_what_has_become_of_a_request(
 
 
 def test_an_answer_that_is_too_long_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_children, "MAX_BYTES", 4)
+    monkeypatch.setattr(children, "MAX_BYTES", 4)
     child = Child(at_leisure=False)
     os.pwrite(child._code, b"1234", 0)
     assert child.result(0) == (Outcome.CODE, b"1234")

@@ -7,7 +7,7 @@ import pytest
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import DataType, Function, Instruction, Op, Register, Space
 from vgpu_sim.worker import pipes
-from vgpu_sim.worker.module_summary import ModuleSummary, summarise
+from vgpu_sim.worker.modules.module_summary import ModuleSummary, summarise
 
 D, R = DataType, Register
 EXAMPLES = Path(__file__).parents[3] / "examples"

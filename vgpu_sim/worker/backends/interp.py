@@ -18,9 +18,9 @@ from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
 from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, container
-from vgpu_sim.worker import fault_text, source_places
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.backends.turns import Turns
+from vgpu_sim.worker.faults import fault_text, source_places
 from vgpu_sim.worker.runtime import Region
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
 

@@ -41,7 +41,7 @@ from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.worker import placing
 from vgpu_sim.worker.backends import jit_faults
 from vgpu_sim.worker.backends.jit_program import Block, Program, Variant
-from vgpu_sim.worker.source_places import located
+from vgpu_sim.worker.faults.source_places import located
 from vgpu_sim.worker.warm_up import KERNEL, SAMPLE_KERNEL, sample_module, warm_up_module
 
 _WARM_UP_BLOCK: Final[Block] = (32, 1, 1)

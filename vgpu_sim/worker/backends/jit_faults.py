@@ -12,8 +12,8 @@ from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
 from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, Space
-from vgpu_sim.worker import fault_text
 from vgpu_sim.worker.backends import jit_threads
+from vgpu_sim.worker.faults import fault_text
 
 _WORD = 1 << 64
 

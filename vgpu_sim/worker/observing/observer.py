@@ -24,7 +24,7 @@ from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline, Wait
-from vgpu_sim.worker.images import Image
+from vgpu_sim.worker.modules.images import Image
 from vgpu_sim.worker.observing.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.observing.counting import counted
 

@@ -3,7 +3,7 @@
 import ctypes
 
 from vgpu_sim.hal import messages
-from vgpu_sim.worker.module_summary import FunctionSummary, ModuleSummary
+from vgpu_sim.worker.modules.module_summary import FunctionSummary, ModuleSummary
 
 
 class _Strings:

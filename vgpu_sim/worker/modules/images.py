@@ -11,8 +11,8 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.ports import FaultSite
 from vgpu_sim.isa import Diagnostic, Module, container
 from vgpu_sim.isa.errors import IsaError
-from vgpu_sim.worker.container_cache import ContainerCache
-from vgpu_sim.worker.module_summary import ModuleSummary, RefusedSummary, summarise
+from vgpu_sim.worker.modules.container_cache import ContainerCache
+from vgpu_sim.worker.modules.module_summary import ModuleSummary, RefusedSummary, summarise
 from vgpu_sim.worker.usage import Usage
 
 _ELF_MAGIC: Final = b"\x7fELF"

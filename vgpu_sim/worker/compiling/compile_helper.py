@@ -15,10 +15,10 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from vgpu_sim.hal.ports import EmitError
-from vgpu_sim.worker import compile_server
-from vgpu_sim.worker.compile_children import Emit, WarmUp
+from vgpu_sim.worker.compiling import server
+from vgpu_sim.worker.compiling.children import Emit, WarmUp
 
-MAX_BYTES: Final = compile_server.MAX_BYTES  # of a request
+MAX_BYTES: Final = server.MAX_BYTES  # of a request
 
 
 class CompileHelper:
@@ -29,7 +29,7 @@ class CompileHelper:
     """
 
     def __init__(self, emit: Emit, warm_up: WarmUp) -> None:
-        self._server = compile_server.Server(emit, warm_up)
+        self._server = server.Server(emit, warm_up)
         self._sending = threading.Lock()  # of all that follows
         self._number = 0
         self._asked: dict[int, Future[bytes]] = {}
@@ -57,24 +57,24 @@ class CompileHelper:
     def pid(self) -> int:
         """Return the helper's pid, once it serves; 0 where it never did."""
         if self._pid is None:
-            (self._pid,) = _receive(self._answers, compile_server.HELLO) or (0,)
+            (self._pid,) = _receive(self._answers, server.HELLO) or (0,)
         return self._pid
 
     def prepare(self) -> tuple[int, ...]:
         """Let the helper have a process ready before anybody asks, which is not in a control group
         yet; return the pids of both. Before ``ask``, on one thread."""
         helper = self.pid()
-        self._tell(compile_server.PREPARE)
-        (child,) = _receive(self._answers, compile_server.HELLO) or (0,)
+        self._tell(server.PREPARE)
+        (child,) = _receive(self._answers, server.HELLO) or (0,)
         return tuple(pid for pid in (helper, child) if pid)
 
     def get_ready(self) -> None:
         """Let the helper keep a process ready for whoever asks. Before ``ask``, on one thread."""
-        self._tell(compile_server.GET_READY)
+        self._tell(server.GET_READY)
 
     def _tell(self, number: int) -> None:
         with suppress(OSError):  # that it has ended, those will hear who ask it
-            self._socket.sendall(compile_server.REQUEST.pack(number, False, 0))
+            self._socket.sendall(server.REQUEST.pack(number, False, 0))
 
     def ask(self, request: bytes, *, at_leisure: bool = False) -> Future[bytes]:
         """See ``hal.ports.Emitter.ask``."""
@@ -93,7 +93,7 @@ class CompileHelper:
                 return asked
             self._number += 1
             self._asked[self._number] = asked
-            head = compile_server.REQUEST.pack(self._number, at_leisure, len(request))
+            head = server.REQUEST.pack(self._number, at_leisure, len(request))
             try:
                 self._socket.sendall(head + request)
             except OSError:
@@ -101,7 +101,7 @@ class CompileHelper:
         return asked
 
     def _read(self) -> None:
-        while (head := _receive(self._answers, compile_server.ANSWER)) is not None:
+        while (head := _receive(self._answers, server.ANSWER)) is not None:
             number, outcome, size = head
             # Its children run LLVM on what a program says: no answer is believed unseen.
             if size > MAX_BYTES or number not in self._asked:
@@ -110,10 +110,10 @@ class CompileHelper:
             if len(answer) < size:
                 break
             asked = self._asked.pop(number)
-            if outcome == compile_server.Outcome.CODE:
+            if outcome == server.Outcome.CODE:
                 asked.set_result(answer)
             else:
-                killed = outcome == compile_server.Outcome.KILLED
+                killed = outcome == server.Outcome.KILLED
                 asked.set_exception(EmitError(answer.decode(errors="replace"), killed=killed))
         with self._sending:
             self._ended = True

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.worker.images import Image
+from vgpu_sim.worker.modules.images import Image
 from vgpu_sim.worker.wire import Request
 
 MOST_AT_ONCE: Final = 4  # threads of Python: they share its lock

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Final, NoReturn
 
 from vgpu_sim.system.descriptors import close_all
-from vgpu_sim.worker.compile_children import MAX_BYTES, SAID, Child, Emit, Outcome, WarmUp
+from vgpu_sim.worker.compiling.children import MAX_BYTES, SAID, Child, Emit, Outcome, WarmUp
 
 __all__ = ["ANSWER", "GET_READY", "HELLO", "MAX_BYTES", "PREPARE", "REQUEST", "Outcome", "Server"]
 

@@ -13,10 +13,10 @@ from typing import Final
 import vgpu_sim.compiler
 import vgpu_sim.exec
 import vgpu_sim.isa
-import vgpu_sim.worker.module_summary
+import vgpu_sim.worker.modules.module_summary
 import vgpu_sim.worker.pipes
 from vgpu_sim.exec import own_files
-from vgpu_sim.worker.module_summary import ModuleSummary
+from vgpu_sim.worker.modules.module_summary import ModuleSummary
 
 _MAGIC: Final = b"TSRAMOD1"
 _DIGEST_BYTES: Final = 32
@@ -32,7 +32,7 @@ def _fingerprint_of_sources() -> bytes:
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__, *vgpu_sim.exec.__path__]
     sources = [source for root in packages for source in sorted(Path(root).rglob("*.py"))]
-    summaries = (vgpu_sim.worker.module_summary, vgpu_sim.worker.pipes)
+    summaries = (vgpu_sim.worker.modules.module_summary, vgpu_sim.worker.pipes)
     for source in [*sources, *(Path(str(one.__file__)) for one in summaries)]:
         digest.update(source.read_bytes())
     return digest.digest()

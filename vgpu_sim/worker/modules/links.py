@@ -10,7 +10,7 @@ from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, Unsupport
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.errors import IsaError
-from vgpu_sim.worker.images import MAX_LOG_BYTES, ImageError
+from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, ImageError
 
 _HEAD: Final = struct.Struct("<IIQ")  # bytes of the name, zero, bytes of the image
 

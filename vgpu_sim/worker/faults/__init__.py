@@ -1,0 +1,1 @@
+"""The place and the text of a kernel's fault."""

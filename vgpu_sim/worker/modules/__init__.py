@@ -1,0 +1,1 @@
+"""Modules that a context has loaded: images, links, tables of functions."""
