@@ -14,9 +14,9 @@ import sys
 import time
 
 from benchmarks.report import Row, Section, machine, table
-from rdma import manifests
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.objects import NamespaceFacts, PodFacts
+from rdma.reading import manifests
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca

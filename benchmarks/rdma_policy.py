@@ -17,10 +17,10 @@ from typing import Any
 
 from benchmarks.report import Row, Section, machine, table
 from rdma import codec
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.judge import Judge
-from rdma.manifests import network_of, policy_of
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
+from rdma.reading.manifests import network_of, policy_of
 from rdma.tables import Flow, NodeTables
 
 PODS = 10_000

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rdma import addresses, grants
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.errors import RdmaError
 from rdma.judge import Judge, is_one_pod
 from rdma.objects import PodFacts

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rdma import manifests
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.objects import NamespaceFacts, PodFacts
+from rdma.reading import manifests
 from rdma.tables import NodeTables
 from vgpu_sim.fabric.addresses import address_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from rdma_oracle import Try, World, allowed, qos_class
 
-from rdma import manifests
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.judge import Judge
+from rdma.reading import manifests
 from rdma.tables import Flow
 from rdma.verbs import NAMES, Verb
 

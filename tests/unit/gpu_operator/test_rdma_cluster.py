@@ -9,7 +9,7 @@ from policy_cluster import RdmaWorld
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
 from gpu_operator.controllers.rdma.nodes import SILENT_AFTER_S
 from gpu_operator.kube.actions import Apply
-from rdma.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
 A, B = "a", "b"
 

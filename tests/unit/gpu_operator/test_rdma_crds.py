@@ -10,8 +10,9 @@ import yaml
 
 from gpu_operator.api.v1alpha1 import crd
 from gpu_operator.api.v1alpha1.rdma import network as network_models, policy as policy_models
-from rdma import manifests, objects, verbs
+from rdma import objects, verbs
 from rdma.errors import PolicyError
+from rdma.reading import manifests
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted((ROOT / "examples" / "rdma").glob("*.yaml"))

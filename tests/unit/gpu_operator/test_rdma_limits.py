@@ -11,8 +11,8 @@ from gpu_operator.api.v1alpha1.base import Condition, ConditionType
 from gpu_operator.api.v1alpha1.rdma import packing
 from gpu_operator.controllers.rdma import reports
 from gpu_operator.kube.actions import Apply
-from rdma import budget, compiled, excess
-from rdma.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.compiling import budget, compiled, excess
+from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.tables import DEFAULT_PKEY, Identity
 
 A, B = "a", "b"

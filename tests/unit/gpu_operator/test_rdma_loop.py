@@ -14,7 +14,7 @@ from gpu_operator.engine.rdma_loop import RdmaLoop, chosen
 from gpu_operator.kube.actions import Action, Apply, Delete
 from gpu_operator.kube.port import Chosen, Document
 from gpu_operator.kube.reflector import Reflector
-from rdma.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
 KINDS = ("Namespace", "Node", "Pod", "Lease", NETWORK_KIND, POLICY_KIND, TABLES_KIND)
 

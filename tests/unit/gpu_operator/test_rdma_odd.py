@@ -10,11 +10,12 @@ from rdma_odd import FLOWS, Odd
 from rdma_oracle import Try, World, allowed, reached
 from rdma_world import addresses, load, names
 
-from rdma import codec, grants, manifests
-from rdma.compiler import Compiler
+from rdma import codec, grants
+from rdma.compiling.compiler import Compiler
 from rdma.explain import NO_MEMORY, Question, QuestionError, explain
 from rdma.judge import Judge
 from rdma.reach import Reach
+from rdma.reading import manifests
 from rdma.tables import Flow
 from rdma.verbs import NAMES
 

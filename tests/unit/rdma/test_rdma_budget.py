@@ -11,11 +11,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from rdma_world import Dict, load, namespace, nine, pod, policy
 
 from gpu_operator.api.v1alpha1.rdma.packing import MAX_PACKED_BYTES, Packer
-from rdma import budget, manifests
-from rdma.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, choose
-from rdma.compiler import Compiler
+from rdma.compiling import budget
+from rdma.compiling.budget import ALL_BYTES, NAMESPACE_BYTES, Charge, choose
+from rdma.compiling.compiler import Compiler
 from rdma.errors import OverBudgetError
 from rdma.judge import Judge
+from rdma.reading import manifests
 from rdma.tables import (
     Block,
     Direction,

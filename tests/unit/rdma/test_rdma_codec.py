@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from rdma_world import Dict, load, namespace, network, nine, policy
 
 from rdma import codec
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.errors import TablesError
 from rdma.tables import (
     MAX_POLICIES_OF_A_POD,

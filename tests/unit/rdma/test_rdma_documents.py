@@ -5,9 +5,9 @@ from textwrap import dedent
 
 import yaml
 
-from rdma import manifests
-from rdma.compiler import Compiler
-from rdma.pkeys import FIRST, LAST
+from rdma.compiling.compiler import Compiler
+from rdma.compiling.pkeys import FIRST, LAST
+from rdma.reading import manifests
 from rdma.verbs import NAMES
 
 ROOT = Path(__file__).parents[3]

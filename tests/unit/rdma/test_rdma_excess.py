@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rdma import compiled, excess
-from rdma.compiled import CompiledPolicy, isolation
+from rdma.compiling import compiled, excess
+from rdma.compiling.compiled import CompiledPolicy, isolation
 from rdma.tables import Direction
 
 IN, OUT = Direction.INGRESS, Direction.EGRESS

@@ -18,9 +18,9 @@ from rdma_world import (
     policy,
 )
 
-from rdma import manifests
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.explain import NO_MEMORY, Explanation, Question, QuestionError, _partition, explain
+from rdma.reading import manifests
 from rdma.tables import Identity, Membership
 from rdma.verbs import NAMES
 

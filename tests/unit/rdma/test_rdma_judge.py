@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from rdma_world import Dict, load, nine, policy
 
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.judge import Judge
 from rdma.reach import Reach
 from rdma.tables import (

@@ -2,9 +2,9 @@
 
 import pytest
 
+from rdma.compiling.pkeys import allocate
 from rdma.objects import Network, Partition
 from rdma.opcodes import allowed, allowed_where
-from rdma.pkeys import allocate
 from rdma.verbs import ALL, NONE, Verb
 
 # IB specification volume 1, table "Packet opcodes", reliable connection, from 0 on; the same with

@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings, strategies as st
 
+from rdma.compiling.pkeys import FIRST, LAST, allocate
 from rdma.objects import Network, Partition
-from rdma.pkeys import FIRST, LAST, allocate
 from rdma.tables import DEFAULT_PKEY
 
 

@@ -7,10 +7,11 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from rdma_oracle import World
 from rdma_world import Dict, differences, load, namespace, network, nine, pod, policy
 
-from rdma import codec, manifests
+from rdma import codec
 from rdma.bits import numbers
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.judge import Judge
+from rdma.reading import manifests
 from rdma.tables import NOBODY, Flow, Isolation
 
 LABELS = st.dictionaries(

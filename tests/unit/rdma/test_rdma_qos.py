@@ -4,9 +4,9 @@ import pytest
 from rdma_oracle import Try, qos_class
 from rdma_world import differences, load, network, nine, policy
 
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.explain import Question, explain
-from rdma.manifests import pod as pod_of
+from rdma.reading.manifests import pod as pod_of
 from rdma.verbs import Verb
 
 CLASSES = [

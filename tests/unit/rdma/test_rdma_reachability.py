@@ -17,7 +17,7 @@ from rdma_world import (
     policy,
 )
 
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 
 SPECS = pairwise_specs()
 

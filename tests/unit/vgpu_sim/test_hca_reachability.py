@@ -15,7 +15,7 @@ from hca_rig import BASE, OPCODES, Client, Cq, Region
 from rdma_oracle import Try, World, allowed
 from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from vgpu_sim.fabric.addresses import address_of_pod, guid_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_objects

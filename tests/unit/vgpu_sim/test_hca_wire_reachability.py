@@ -19,7 +19,7 @@ from rdma_oracle import Try, World, allowed
 from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 from wire_judging import Node
 
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from vgpu_sim.hal.verbs import (
     VerbsMask,
     VerbsQpType,

@@ -11,11 +11,11 @@ from typing import TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from rdma import manifests as objects
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.errors import PolicyError, RdmaError
 from rdma.explain import Question, QuestionError, explain as explain_flow
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
+from rdma.reading import manifests as objects
 from rdma.verbs import NAMES, Verb
 from vgpu_sim.cli import manifests
 from vgpu_sim.cli.manifests import Document

@@ -8,8 +8,8 @@ from typing import Final
 
 import click
 
-from rdma import quantity
-from rdma.fields import LABEL_KEY, LABEL_VALUE
+from rdma.reading import quantity
+from rdma.reading.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
 from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember

@@ -20,10 +20,10 @@ from gpu_operator.controllers.rdma.nodes import NodeState
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy, SeenTables
 from gpu_operator.controllers.rdma.reports import Finding, Reach, Reaches
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager
-from rdma.compiler import Compiler
+from rdma.compiling.compiler import Compiler
 from rdma.errors import TablesError
-from rdma.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, PodFacts
+from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 
 TABLES_KIND: Final = "RDMANodeTables"
 Change = tuple[str, str, Any]

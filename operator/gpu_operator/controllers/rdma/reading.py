@@ -17,9 +17,9 @@ from gpu_operator.api.v1alpha1.rdma.packing import digest
 from gpu_operator.api.v1alpha1.rdma.policy import RDMANetworkPolicyStatus
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.api.v1alpha1.resource import Meta, meta_of
-from rdma import manifests
 from rdma.errors import PolicyError
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
+from rdma.reading import manifests
 
 Document = dict[str, Any]
 _StatusT = TypeVar("_StatusT", bound=RDMAStatus)

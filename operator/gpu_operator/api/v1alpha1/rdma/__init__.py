@@ -1,12 +1,12 @@
 """``rdma.tessera.dev/v1alpha1``: models of what says who may do which RDMA to whom.
 
-Specs of users are read by ``rdma.manifests``, strictly; models here are what ``kubectl explain``
+Specs of users are read by ``rdma.reading.manifests``, strictly; models here are what ``kubectl explain``
 tells and what the API server checks, and what is written to statuses.
 """
 
 from typing import Final
 
-from rdma.manifests import GROUP as GROUP, HCA_RESOURCE as HCA_RESOURCE
+from rdma.reading.manifests import GROUP as GROUP, HCA_RESOURCE as HCA_RESOURCE
 
 VERSION: Final = "v1alpha1"
 API_VERSION: Final = f"{GROUP}/{VERSION}"

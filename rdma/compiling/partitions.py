@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from rdma.bits import numbers
+from rdma.compiling.pkeys import Place, allocate, in_order
+from rdma.compiling.terms import Matches, Term, Terms
 from rdma.errors import PolicyError
 from rdma.objects import Level, Network, Partition, PartitionPeer
-from rdma.pkeys import Place, allocate, in_order
 from rdma.tables import DEFAULT_PKEY, Membership, QosClass
-from rdma.terms import Matches, Term, Terms
 
 DEFAULT = (Membership(DEFAULT_PKEY, full=True),)
 

@@ -4,9 +4,9 @@ from typing import Final
 
 from rdma import addresses
 from rdma.errors import PolicyError
-from rdma.fields import LABEL_VALUE, NAME, Fields
 from rdma.objects import Level, PartitionPeer, Peer, PolicyRule
-from rdma.selector_fields import read_selector
+from rdma.reading.fields import LABEL_VALUE, NAME, Fields
+from rdma.reading.selector_fields import read_selector
 from rdma.tables import Block, Direction, Limits, Memory, Port
 from rdma.verbs import ALL, NAMES, NONE, Verb
 

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 
-from rdma import quantity
 from rdma.errors import PolicyError
+from rdma.reading import quantity
 
 MAX_ITEMS: Final = 1024
 MAX_TEXT: Final = 1024

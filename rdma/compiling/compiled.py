@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rdma.budget import Refusal, isolation_bytes, peers_bytes, rule_bytes
-from rdma.excess import is_too_much
+from rdma.compiling.budget import Refusal, isolation_bytes, peers_bytes, rule_bytes
+from rdma.compiling.excess import is_too_much
+from rdma.compiling.terms import Matches
 from rdma.objects import Policy
 from rdma.tables import MAX_POLICIES_OF_A_POD, Direction, Isolation, Rule
-from rdma.terms import Matches
 
 NO_PLACE: Final = -1
 

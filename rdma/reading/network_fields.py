@@ -4,9 +4,9 @@ from contextlib import suppress
 from typing import Final
 
 from rdma.errors import PolicyError
-from rdma.fields import NAME, Fields
 from rdma.objects import Level, Member, Partition
-from rdma.selector_fields import read_selector
+from rdma.reading.fields import NAME, Fields
+from rdma.reading.selector_fields import read_selector
 from rdma.selectors import EVERYTHING
 from rdma.tables import DEFAULT_PKEY, FULL, QosClass
 

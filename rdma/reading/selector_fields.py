@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rdma.fields import LABEL_KEY, LABEL_VALUE, Fields
+from rdma.reading.fields import LABEL_KEY, LABEL_VALUE, Fields
 from rdma.selectors import Operator, Requirement, Selector
 
 _VALUED: Final = (Operator.IN, Operator.NOT_IN)

@@ -10,15 +10,16 @@ import gc
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
-from rdma import budget, excess
 from rdma.bits import numbers, of_numbers
-from rdma.budget import Charge
-from rdma.compiled import NO_PLACE, CompiledPolicy, CompiledRule, isolation
+from rdma.compiling import budget, excess
+from rdma.compiling.budget import Charge
+from rdma.compiling.compiled import NO_PLACE, CompiledPolicy, CompiledRule, isolation
+from rdma.compiling.partitions import DEFAULT, Partitions
+from rdma.compiling.pkeys import Place, in_order
+from rdma.compiling.population import Change, Population
+from rdma.compiling.terms import Term, Terms
 from rdma.errors import PolicyError
 from rdma.objects import NAMESPACE_NAME_LABEL, NamespaceFacts, Network, PodFacts, Policy
-from rdma.partitions import DEFAULT, Partitions
-from rdma.pkeys import Place, in_order
-from rdma.population import Change, Population
 from rdma.tables import (
     NOBODY,
     Direction,
@@ -29,7 +30,6 @@ from rdma.tables import (
     QosClass,
     Rule,
 )
-from rdma.terms import Term, Terms
 from rdma.verbs import NONE
 
 EMPTY_PLACE = Rule("", Direction.INGRESS, 0, NONE, 0)

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from rdma.bits import numbers
+from rdma.compiling.terms import Matches
 from rdma.errors import PolicyError
 from rdma.objects import Policy
 from rdma.tables import MAX_POLICIES_OF_A_POD, MAX_RULES_OF_A_POD, Direction
-from rdma.terms import Matches
 
 
 class Selecting(Protocol):

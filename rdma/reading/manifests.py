@@ -9,8 +9,9 @@ from typing import Final
 
 from rdma import addresses
 from rdma.errors import PolicyError
-from rdma.fields import NAME, Fields
-from rdma.network_fields import (
+from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
+from rdma.reading.fields import NAME, Fields
+from rdma.reading.network_fields import (
     EVERYBODY,
     closed_partition,
     read_closed_partitions,
@@ -18,9 +19,8 @@ from rdma.network_fields import (
     read_partitions,
     read_qos_classes,
 )
-from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
-from rdma.policy_fields import read_rules
-from rdma.selector_fields import read_selector
+from rdma.reading.policy_fields import read_rules
+from rdma.reading.selector_fields import read_selector
 from rdma.selectors import EVERYTHING, Selector
 from rdma.tables import Direction
 

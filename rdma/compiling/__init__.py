@@ -1,0 +1,1 @@
+"""Compiles pods, namespaces, networks and policies to the tables of any node."""
