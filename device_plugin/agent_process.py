@@ -10,16 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Never
 
-from device_plugin.agent import departure, health, libraries
+from device_plugin.agent import health, libraries
 from device_plugin.agent.claims import ClaimOffer, NoClaims, PublishedOffer
 from device_plugin.agent.events import EventFollower
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.leaving import departure
 from device_plugin.agent.loop import Agent, Pulse
-from device_plugin.agent.notices import Notices
 from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.orphans import Orphans
-from device_plugin.agent.rivals import Rivals
+from device_plugin.agent.reporting.notices import Notices
+from device_plugin.agent.reporting.rivals import Rivals
 from device_plugin.agent.second_layer import LinkCarrier
 from device_plugin.agent.tables import TableCarrier
 from device_plugin.backends.gpud import Gpud

@@ -7,7 +7,7 @@ from multiprocessing.connection import Listener
 from typing import Never
 
 from device_plugin.agent import libraries
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.backends.gpud import Gpud
 from device_plugin.cdi import nvidia
 from device_plugin.config import Settings

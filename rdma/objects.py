@@ -1,6 +1,7 @@
 """What the objects of Kubernetes say, as far as policies of RDMA ask: values without behaviour.
 
-``rdma.reading.manifests`` makes them of an object's dict, for the operator's watches and for ``tessera``.
+``rdma.reading.manifests`` makes them of an object's dict, for the operator's watches and for
+``tessera``.
 """
 
 from collections.abc import Mapping

@@ -29,7 +29,7 @@ from device_plugin.agent import loop
 from device_plugin.agent.events import EventFollower
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.backends.gpud import Gpud
 from device_plugin.backends.hcad import Hcad
 from device_plugin.config import Settings

@@ -7,10 +7,10 @@ as no claim is in its way. Claims' own slices stay in the offer: the scheduler c
 from collections.abc import Sequence
 from typing import Protocol
 
-from device_plugin.agent import node_facts
 from device_plugin.agent.desired import Desired
-from device_plugin.agent.notices import Notices
-from device_plugin.agent.reporter import Refusals
+from device_plugin.agent.reporting import node_facts
+from device_plugin.agent.reporting.notices import Notices
+from device_plugin.agent.reporting.reporter import Refusals
 from device_plugin.config import Settings
 from device_plugin.dp.offer import KEPT, Offer
 from device_plugin.dra.devices import Node

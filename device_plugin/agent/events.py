@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Never
 
 from device_plugin.agent.holders import Holders
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.backends.administration import SUBSCRIBED
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import AgentError, GpudUnreachable

@@ -13,7 +13,7 @@ from typing import Never
 
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.holding import View
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.backends.hcad import FunctionState, Hcad
 from device_plugin.errors import AgentError, ClusterError, DaemonUnreachable
 from device_plugin.inventory.functions import HcaFunction

@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Never
 
 from device_plugin.agent import faults, libraries, orphans
-from device_plugin.agent.allocatable import LOOK_AGAIN_S
 from device_plugin.agent.claims import ClaimOffer, NoClaims
-from device_plugin.agent.clocks import Clocks
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.functions import FunctionBinder
-from device_plugin.agent.healths import Healths
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.leaving.allocatable import LOOK_AGAIN_S
 from device_plugin.agent.listing import SETTLE_S
-from device_plugin.agent.notices import Notices
 from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.offering import Offering
-from device_plugin.agent.reporter import Refusals, Reporter
-from device_plugin.agent.rivals import Rivals
+from device_plugin.agent.reporting.clocks import Clocks
+from device_plugin.agent.reporting.healths import Healths
+from device_plugin.agent.reporting.notices import Notices
+from device_plugin.agent.reporting.reporter import Refusals, Reporter
+from device_plugin.agent.reporting.rivals import Rivals
 from device_plugin.agent.steps import Steps, plan_steps
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud

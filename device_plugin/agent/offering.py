@@ -14,10 +14,10 @@ from device_plugin.agent.claims import ClaimOffer
 from device_plugin.agent.desired import Desired
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.leaving.unlisting import Unlisting
 from device_plugin.agent.listing import Listing
 from device_plugin.agent.offer_record import OfferRecord, Sharing
 from device_plugin.agent.steps import Steps
-from device_plugin.agent.unlisting import Unlisting
 from device_plugin.cdi import nvidia
 from device_plugin.config import Settings
 from device_plugin.dp.functions import FunctionOffer

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Never
 
 from device_plugin.agent.holders import Holders
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.backends.gpud import Gpud
 from device_plugin.cdi import claims as cdi
 from device_plugin.errors import AgentError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.errors import DaemonError, DaemonUnreachable
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.tables import Tables

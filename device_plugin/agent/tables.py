@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Never, Protocol
 
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.second_layer import LinkCarrier, Standing
 from device_plugin.errors import ClusterError, DaemonError, DaemonUnreachable
 from device_plugin.inventory.model import HolderPod

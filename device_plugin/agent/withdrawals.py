@@ -5,7 +5,7 @@ Their layout says so too, but a pod's owner looks at the pod.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import HolderPod, Inventory, MigSlice
 from gpu_operator.api.v1alpha1.base import Reason

@@ -13,7 +13,7 @@ import yaml
 from go_programs import program
 from nvidia_programs import Programs
 
-from device_plugin.agent import node_facts
+from device_plugin.agent.reporting import node_facts
 from device_plugin.inventory import model
 from device_plugin.inventory.resources import by_resource, offered
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy

@@ -5,9 +5,9 @@ from typing import cast
 
 import pytest
 
-from device_plugin.agent.clocks import Clocks
-from device_plugin.agent.notices import Notices
-from device_plugin.agent.status import clock_of
+from device_plugin.agent.reporting.clocks import Clocks
+from device_plugin.agent.reporting.notices import Notices
+from device_plugin.agent.reporting.status import clock_of
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason

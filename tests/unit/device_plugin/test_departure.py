@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from device_plugin.agent import departure
-from device_plugin.agent.departure import Deadline, depart, wait_until_lowered
+from device_plugin.agent.leaving import departure
+from device_plugin.agent.leaving.departure import Deadline, depart, wait_until_lowered
 from device_plugin.errors import ClusterError
 from device_plugin.kube.node_status import NodeStatus
 

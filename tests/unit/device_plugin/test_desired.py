@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from device_plugin.agent import status
 from device_plugin.agent.desired import sort_out
+from device_plugin.agent.reporting import status
 from device_plugin.inventory.model import Gpu, Inventory, MigSlice
 from device_plugin.kube.gpu_object import GpuObject, read
 from gpu_operator.api.v1alpha1.base import Reason

@@ -4,8 +4,8 @@ from typing import Any, cast
 
 import pytest
 
-from device_plugin.agent.healths import Healths
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.healths import Healths
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.inventory.model import Gpu, HolderPod, MigSlice
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import GPUStatus

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from api_server import ApiServer
 
-from device_plugin.agent import node_facts
-from device_plugin.agent.reporter import Reporter
+from device_plugin.agent.reporting import node_facts
+from device_plugin.agent.reporting.reporter import Reporter
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.inventory.resources import Offered

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from device_plugin.agent import unlisting
-from device_plugin.agent.allocatable import LONGEST_S
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.leaving import unlisting
+from device_plugin.agent.leaving.allocatable import LONGEST_S
 from device_plugin.agent.listing import SETTLE_S
 from device_plugin.agent.loop import Agent
 from device_plugin.agent.offer_record import OfferRecord

@@ -9,11 +9,12 @@ import pytest
 from api_server import ApiServer, wait_for
 from endless import endless
 
-from device_plugin.agent import health, status
+from device_plugin.agent import health
 from device_plugin.agent.events import describe
 from device_plugin.agent.loop import Pulse
-from device_plugin.agent.notices import BURST, REFILL_S, Allowance, Notices
-from device_plugin.agent.reporter import MEMORY_INTERVAL_S, Reporter
+from device_plugin.agent.reporting import status
+from device_plugin.agent.reporting.notices import BURST, REFILL_S, Allowance, Notices
+from device_plugin.agent.reporting.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import ClaimShare, Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import Kind, Offered

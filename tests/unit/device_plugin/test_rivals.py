@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from device_plugin.agent.rivals import CONFIRMED_S, LOOK_S, Rivals
+from device_plugin.agent.reporting.rivals import CONFIRMED_S, LOOK_S, Rivals
 from device_plugin.errors import PodResourcesError
 from gpu_operator.api.v1alpha1.base import Reason
 

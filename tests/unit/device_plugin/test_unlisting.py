@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 import pytest
 from api_server import NODE, ApiServer
 
-from device_plugin.agent import allocatable, unlisting
-from device_plugin.agent.allocatable import (
+from device_plugin.agent.leaving import allocatable, unlisting
+from device_plugin.agent.leaving.allocatable import (
     FRESH_S,
     LONGEST_S,
     LOW_S,
     QUIET_MOST_S,
     AllocatableWatch,
 )
-from device_plugin.agent.unlisting import Unlisting
+from device_plugin.agent.leaving.unlisting import Unlisting
 from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import Gpu, MigSlice

@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import pytest
 
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.steps import Steps
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice

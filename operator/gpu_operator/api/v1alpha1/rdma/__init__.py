@@ -1,7 +1,7 @@
 """``rdma.tessera.dev/v1alpha1``: models of what says who may do which RDMA to whom.
 
-Specs of users are read by ``rdma.reading.manifests``, strictly; models here are what ``kubectl explain``
-tells and what the API server checks, and what is written to statuses.
+Specs of users are read by ``rdma.reading.manifests``, strictly; models here are what
+``kubectl explain`` tells and what the API server checks, and what is written to statuses.
 """
 
 from typing import Final

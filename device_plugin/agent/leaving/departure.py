@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from device_plugin.agent.allocatable import LOOK_AGAIN_S, AllocatableWatch
+from device_plugin.agent.leaving.allocatable import LOOK_AGAIN_S, AllocatableWatch
 from device_plugin.kube.node_status import NodeStatus
 
 _REPORT_S = 3.0  # the pass that runs at that moment, and the report after it

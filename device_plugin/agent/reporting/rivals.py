@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import shared_uuid
 from device_plugin.kube.gpu_object import GpuObject

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from device_plugin.agent import node_facts, status
+from device_plugin.agent.reporting import node_facts, status
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import HolderPod, Inventory
 from device_plugin.inventory.resources import Kind, Offered

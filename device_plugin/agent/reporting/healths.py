@@ -5,7 +5,7 @@ What was told last is what the GPU's status says, so that a new agent repeats no
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from device_plugin.agent.notices import Notices
+from device_plugin.agent.reporting.notices import Notices
 from device_plugin.inventory.model import Gpu, HolderPod, in_service
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
 
-from device_plugin.agent.allocatable import LONGEST_S
+from device_plugin.agent.leaving.allocatable import LONGEST_S
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import (
     Gpu,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from device_plugin.agent.allocatable import LONGEST_S, AllocatableWatch
+from device_plugin.agent.leaving.allocatable import LONGEST_S, AllocatableWatch
 from device_plugin.kube.node_status import NodeStatus
 
 _log = logging.getLogger(__name__)

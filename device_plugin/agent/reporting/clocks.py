@@ -6,8 +6,8 @@ has been told is in its GPU's status, so that a new agent repeats nothing.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from device_plugin.agent.notices import Notices
-from device_plugin.agent.status import clock_of
+from device_plugin.agent.reporting.notices import Notices
+from device_plugin.agent.reporting.status import clock_of
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason

@@ -1,0 +1,1 @@
+"""Devices and agents that leave: allocatable is lowered before."""

@@ -1,0 +1,1 @@
+"""What the agent reports: status, events, health, facts of its node."""
