@@ -4,8 +4,8 @@ A neighbour writes 8 bytes to another function of its node, one at a time, besid
 all that one function's quota allows and uses it as badly as it can. Each attack is measured after a
 quiet moment of its own; the median is compared with that one's. The engine is in a process of its
 own, as hcad's is. ``--library FILE`` measures another build of the engine, ``--seconds`` how long
-each attack lasts. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/vgpu_sim/test_hca_turns.py`` searches
-for the worst load by units of work.
+each attack lasts. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/vgpu_sim/hca/test_hca_turns.py``
+searches for the worst load by units of work.
 """
 
 import argparse

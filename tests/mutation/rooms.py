@@ -11,27 +11,29 @@ _UNIT = "tests/unit/vgpu_sim"
 _NATIVE = "vgpu_sim/native"
 # Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
 _COMPILE = {
-    "test_native_slab.py": ("libcuda/slab.c",),
-    "test_native_table.py": ("libcuda/table.c",),
-    "test_native_transport.py": ("client/transport.c",),
-    "test_native_ring.py": tuple(f"libcuda/{n}.c" for n in ("ring", "wait", "doorbell", "objects")),
-    "test_worker_native.py": ("worker",),
-    "test_worker_stats.py": ("worker/stats.c",),
+    "native/test_native_slab.py": ("libcuda/slab.c",),
+    "native/test_native_table.py": ("libcuda/table.c",),
+    "native/test_native_transport.py": ("client/transport.c",),
+    "native/test_native_ring.py": tuple(
+        f"libcuda/{n}.c" for n in ("ring", "wait", "doorbell", "objects")
+    ),
+    "worker_process/test_worker_native.py": ("worker",),
+    "worker_kernels/test_worker_stats.py": ("worker/stats.c",),
 }
 _COMPILE_HCA = {
-    "test_hca_part_pace.py": ("hca/wire_pace.c", "hca/rates.c"),
-    "test_hca_part_rate.py": ("hca/wire_rate.c", "hca/rates.c"),
-    "test_hca_part_send.py": ("hca/wire_send.c", "hca/wire_ways.c", "hca/wire_icrc.c"),
+    "hca/test_hca_part_pace.py": ("hca/wire_pace.c", "hca/rates.c"),
+    "hca/test_hca_part_rate.py": ("hca/wire_rate.c", "hca/rates.c"),
+    "hca/test_hca_part_send.py": ("hca/wire_send.c", "hca/wire_ways.c", "hca/wire_icrc.c"),
 }
 _COMPILE_VERBS = {
-    "test_verbs_slots.py": ("libibverbs/builder.c", "libibverbs/post.c"),
-    "test_rdmacm_requests.py": tuple(
+    "rdmacm/test_verbs_slots.py": ("libibverbs/builder.c", "libibverbs/post.c"),
+    "rdmacm/test_rdmacm_requests.py": tuple(
         f"librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
     ),
 }
 # Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
 _HCA_TESTS = tuple(
-    f"{_UNIT}/test_hca_{name}.py"
+    f"{_UNIT}/hca*/test_hca_{name}.py"
     for name in (
         *("engine", "verbs", "policy", "datagrams", "hostile", "hostile_verbs", "raw", "windows"),
         *("boundaries", "hostile_slots", "message_lengths", "turns", "idle", "doorbell_orders"),
@@ -58,25 +60,25 @@ ROOMS = (
         ("vgpu_sim/exec/jit/**/*.py", "vgpu_sim/exec/*.py"),
         (
             (
-                f"{_UNIT}/test_jit_*.py",
-                f"{_UNIT}/test_cfg.py",
-                f"{_UNIT}/test_own_files.py",
-                f"{_UNIT}/test_approximations.py",
+                f"{_UNIT}/**/test_jit_*.py",
+                f"{_UNIT}/**/test_cfg.py",
+                f"{_UNIT}/**/test_own_files.py",
+                f"{_UNIT}/**/test_approximations.py",
             ),
             ("tests/conformance",),
-            ("tests/integration/test_run_programs.py",),
+            ("tests/integration/run/test_run_programs.py",),
         ),
     ),
     Room(
         "interp",
         ("vgpu_sim/exec/interp/**/*.py",),
-        ((f"{_UNIT}/test_interp_*.py",), ("tests/conformance",)),
+        ((f"{_UNIT}/interp/test_interp_*.py",), ("tests/conformance",)),
     ),
     Room(
         "compiler",
         ("vgpu_sim/compiler/**/*.py",),
         (
-            (f"{_UNIT}/test_ptx_*.py", f"{_UNIT}/test_compiler_*.py"),
+            (f"{_UNIT}/ptx/test_ptx_*.py", f"{_UNIT}/compiler/test_compiler_*.py"),
             ("tests/conformance/test_conformance_kernels.py",),
         ),
     ),
@@ -84,9 +86,9 @@ ROOMS = (
         "isa",
         ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/*.py"),
         (
-            (f"{_UNIT}/test_isa_*.py", f"{_UNIT}/test_hal_*.py"),
-            (f"{_UNIT}/test_compiler_*.py",),
-            (f"{_UNIT}/test_worker_*.py",),
+            (f"{_UNIT}/isa/test_isa_*.py", f"{_UNIT}/isa/test_hal_*.py"),
+            (f"{_UNIT}/compiler/test_compiler_*.py",),
+            (f"{_UNIT}/**/test_worker_*.py",),
         ),
     ),
     Room("mig", ("mig/**/*.py",), (("tests/unit/mig",),)),
@@ -98,23 +100,23 @@ ROOMS = (
     Room(
         "plugin",
         ("device_plugin/**/*.py",),
-        (("tests/unit/device_plugin",), ("tests/integration/test_agent_node.py",)),
+        (("tests/unit/device_plugin",), ("tests/integration/agent/test_agent_node.py",)),
     ),
     Room(
         "gpud",
         ("vgpu_sim/gpud/**/*.py", "vgpu_sim/system/*.py", "vgpu_sim/zygote.py"),
         (
             (
-                f"{_UNIT}/test_gpud_*.py",
+                f"{_UNIT}/**/test_gpud_*.py",
                 # What sees vgpu_sim/system, which sandboxes are made of, and the zygote.
-                f"{_UNIT}/test_system_*.py",
-                f"{_UNIT}/test_worker_zygote.py",
-                f"{_UNIT}/test_worker_seccomp.py",
-                f"{_UNIT}/test_worker_landlock.py",
-                f"{_UNIT}/test_hcad_filter.py",
+                f"{_UNIT}/**/test_system_*.py",
+                f"{_UNIT}/**/test_worker_zygote.py",
+                f"{_UNIT}/**/test_worker_seccomp.py",
+                f"{_UNIT}/**/test_worker_landlock.py",
+                f"{_UNIT}/hcad/test_hcad_filter.py",
             ),
-            ("tests/integration/test_gpud_*.py",),
-            ("tests/integration/test_run_*.py",),
+            ("tests/integration/**/test_gpud_*.py",),
+            ("tests/integration/**/test_run_*.py",),
         ),
     ),
     Room(
@@ -122,14 +124,14 @@ ROOMS = (
         ("vgpu_sim/worker/**/*.py",),
         (
             (
-                f"{_UNIT}/test_worker_*.py",
-                f"{_UNIT}/test_perf_counts.py",
-                f"{_UNIT}/test_perf_kernels.py",
-                f"{_UNIT}/test_perf_run_report.py",
-                f"{_UNIT}/test_jit_kept_objects.py",
+                f"{_UNIT}/**/test_worker_*.py",
+                f"{_UNIT}/**/test_perf_counts.py",
+                f"{_UNIT}/**/test_perf_kernels.py",
+                f"{_UNIT}/**/test_perf_run_report.py",
+                f"{_UNIT}/**/test_jit_kept_objects.py",
             ),
             ("tests/abi",),
-            ("tests/integration/test_run_*.py",),
+            ("tests/integration/**/test_run_*.py",),
         ),
     ),
     Room(
@@ -137,12 +139,12 @@ ROOMS = (
         ("vgpu_sim/cli/**/*.py",),
         (
             (
-                f"{_UNIT}/test_cli_*.py",
-                f"{_UNIT}/test_ptx_cli.py",
+                f"{_UNIT}/cli/test_cli_*.py",
+                f"{_UNIT}/ptx/test_ptx_cli.py",
                 "tests/unit/mig/test_mig_cli.py",
                 "tests/golden/mig",
             ),
-            ("tests/integration/test_run_*.py", "tests/integration/test_ptx_run.py"),
+            ("tests/integration/**/test_run_*.py", "tests/integration/run/test_ptx_run.py"),
         ),
     ),
     Room(
@@ -151,23 +153,23 @@ ROOMS = (
         (
             ("tests/unit/rdma",),
             (
-                "tests/unit/gpu_operator/test_rdma_*.py",
-                "tests/unit/device_plugin/test_second_layer_node.py",
-                f"{_UNIT}/test_cli_rdma.py",
+                "tests/unit/gpu_operator/**/test_rdma_*.py",
+                "tests/unit/device_plugin/second_layer/test_second_layer_node.py",
+                f"{_UNIT}/cli/test_cli_rdma.py",
             ),
-            ("tests/integration/test_second_layer*.py", f"{_UNIT}/test_hca_reachability.py"),
+            ("tests/integration/**/test_second_layer*.py", f"{_UNIT}/hca/test_hca_reachability.py"),
         ),
     ),
     Room(
         "hcad",
         ("vgpu_sim/hcad/**/*.py",),
         (
-            (f"{_UNIT}/test_hcad_*.py", f"{_UNIT}/test_rdmacm_*.py"),
+            (f"{_UNIT}/hcad/test_hcad_*.py", f"{_UNIT}/rdmacm/test_rdmacm_*.py"),
             _HCA_TESTS,
             (
-                "tests/integration/test_hcad_*.py",
-                "tests/integration/test_rdmacm_*.py",
-                "tests/integration/test_run_hca*.py",
+                "tests/integration/**/test_hcad_*.py",
+                "tests/integration/**/test_rdmacm_*.py",
+                "tests/integration/**/test_run_hca*.py",
             ),
         ),
     ),
@@ -176,31 +178,38 @@ ROOMS = (
         ("vgpu_sim/fabric/**/*.py",),
         (
             (
-                f"{_UNIT}/test_qp_*.py",
-                f"{_UNIT}/test_fabric_*.py",
-                f"{_UNIT}/test_hcad_*.py",
+                f"{_UNIT}/fabric/test_qp_*.py",
+                f"{_UNIT}/fabric/test_fabric_*.py",
+                f"{_UNIT}/hcad/test_hcad_*.py",
             ),
             _HCA_TESTS,
-            ("tests/integration/test_run_hca.py",),
+            ("tests/integration/rdma/test_run_hca.py",),
         ),
     ),
     Room(
         "perf",
         ("vgpu_sim/perf/**/*.py",),
-        ((f"{_UNIT}/test_perf_*.py", f"{_UNIT}/test_cli_perf.py"),),
+        ((f"{_UNIT}/**/test_perf_*.py", f"{_UNIT}/cli/test_cli_perf.py"),),
     ),
     Room(
         "kubelet",
         ("kubelet_conformance/**/*.py",),
-        (("tests/unit/kubelet_conformance",), ("tests/integration/test_kubelet_conformance.py",)),
+        (
+            ("tests/unit/kubelet_conformance",),
+            ("tests/integration/agent/test_kubelet_conformance.py",),
+        ),
     ),
     Room(
         "native",
         tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("client", "libcuda", "worker")),
         (
             tuple(f"{_UNIT}/{test}" for test in _COMPILE),
-            ("tests/abi", f"{_UNIT}/test_worker_faults.py", f"{_UNIT}/test_worker_end_to_end.py"),
-            (f"{_UNIT}/test_native_*.py", "tests/integration/test_run_programs.py"),
+            (
+                "tests/abi",
+                f"{_UNIT}/**/test_worker_faults.py",
+                f"{_UNIT}/**/test_worker_end_to_end.py",
+            ),
+            (f"{_UNIT}/native/test_native_*.py", "tests/integration/run/test_run_programs.py"),
         ),
         {
             f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
@@ -213,12 +222,12 @@ ROOMS = (
         (
             (*(f"{_UNIT}/{test}" for test in _COMPILE_HCA), *_HCA_TESTS),
             (
-                f"{_UNIT}/test_rdmacm_*.py",
-                f"{_UNIT}/test_hcad_*.py",
+                f"{_UNIT}/rdmacm/test_rdmacm_*.py",
+                f"{_UNIT}/hcad/test_hcad_*.py",
                 "tests/abi/test_verbs_limits.py",
                 "tests/abi/test_verbs_states.py",
             ),
-            ("tests/integration/test_run_hca*.py",),
+            ("tests/integration/**/test_run_hca*.py",),
         ),
         {
             f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
@@ -230,7 +239,10 @@ ROOMS = (
         (f"{_NATIVE}/libnvml/**/*.c", f"{_NATIVE}/nvidia_smi/**/*.c"),
         (
             ("tests/abi/test_nvml_*.py", "tests/golden/nvidia_smi"),
-            ("tests/integration/test_run_nvml.py", "tests/integration/test_nvidia_smi_*.py"),
+            (
+                "tests/integration/nvidia/test_run_nvml.py",
+                "tests/integration/**/test_nvidia_smi_*.py",
+            ),
         ),
     ),
     Room(
@@ -243,10 +255,10 @@ ROOMS = (
                 "tests/abi/test_rdmacm_*.py",
             ),
             (
-                "tests/integration/test_run_hca.py",
-                "tests/integration/test_run_system_verbs.py",
-                "tests/integration/test_rdmacm_run.py",
-                "tests/integration/test_hcad_killed.py",
+                "tests/integration/rdma/test_run_hca.py",
+                "tests/integration/rdma/test_run_system_verbs.py",
+                "tests/integration/rdma/test_rdmacm_run.py",
+                "tests/integration/rdma/test_hcad_killed.py",
             ),
         ),
         {

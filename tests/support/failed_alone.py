@@ -16,7 +16,7 @@ KEY = "tessera/failed"
 # Of processes as such; the second line starts engines with threads through a rig.
 OF_PROCESSES = (
     *("tests/abi/", "tests/integration/"),
-    *("tests/unit/vgpu_sim/test_hca", "tests/unit/vgpu_sim/test_rdmacm"),
+    *("tests/unit/vgpu_sim/hca", "tests/unit/vgpu_sim/rdmacm/"),
 )
 # What a unit test imports to start a process or a thread of its own.
 STARTS = re.compile(

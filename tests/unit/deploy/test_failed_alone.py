@@ -35,7 +35,9 @@ def test_a_test_of_processes_runs_again_and_nothing_else():
 
 
 def test_so_does_a_unit_test_that_starts_processes():
-    item = SimpleNamespace(nodeid="tests/unit/vgpu_sim/test_worker_native.py::test_one")
+    item = SimpleNamespace(
+        nodeid="tests/unit/vgpu_sim/worker_process/test_worker_native.py::test_one"
+    )
     assert failed_alone.selected(after((item.nodeid, "slow")), [item]) == [item]
 
 

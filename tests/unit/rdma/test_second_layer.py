@@ -172,7 +172,7 @@ def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
 
 
 def test_sources_of_what_leaves_are_checked_whatever_the_port() -> None:
-    """The kernel's verdict is `tests/integration/test_second_layer_sources.py`'s."""
+    """The kernel's verdict is `tests/integration/rdma/test_second_layer_sources.py`'s."""
     text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1", "fd00::1"), 1)], others=())
     leaving, coming = _chain(text, "judge_from_1"), _chain(text, "judge_to_1")
     before = leaving[: leaving.index("udp dport != 4791 accept")]

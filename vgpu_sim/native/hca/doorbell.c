@@ -13,7 +13,7 @@
  *  - to answer a bell: it is emptied first, then the bits are taken. The program: bits first, then the
  *    bell.
  * Each pair of a store and a load is sequentially consistent. All orders of both sides' steps are tried by
- * tests/unit/vgpu_sim/test_hca_doorbell_orders.py. */
+ * tests/unit/vgpu_sim/hca/test_hca_doorbell_orders.py. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/epoll.h>

@@ -1,0 +1,208 @@
+"""rdma_cm between runs: Debian's unmodified programs, and calls that they do not make."""
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from rdmacm_tools import INSTALL, Serving, both, needed, perftest
+from tessera_run import environment, processes_naming
+from verbs_tools import alone, run_hca
+
+from vgpu_sim import config
+from vgpu_sim.native import build
+
+HEADER = Path("/usr/include/rdma/rdma_cma.h")
+# What an hcad does that begins with it.
+WITHOUT_FEATURES = """
+import sys
+from pathlib import Path
+
+if "vgpu_sim.hcad" in sys.orig_argv:
+    import vgpu_sim.hcad.programs.opened_function
+
+    vgpu_sim.hcad.programs.opened_function.FEATURES = 0
+    (Path(__file__).parent / "older").touch()
+"""
+CALLS = Path(__file__).parents[2] / "abi" / "programs" / "rdmacm_calls.c"
+
+
+def test_what_the_tests_need_is_named():
+    assert INSTALL.startswith("apt-get install ")
+
+
+@needed("mckey")
+def test_a_group_hears_what_is_sent_to_it(tmp_path):
+    command = "exec mckey -m 239.1.1.1 -C 20 -b $TESSERA_HCA_ADDRESS"
+    hears = ("sh", "-c", command)
+    # Its receive requests are posted before it enters the group.
+    with Serving(tmp_path, "groups", *hears, awaited="ibv_attach_mcast") as serving:
+        sent = serving.client("sh", "-c", f"{command} -s")
+        heard = serving.end() if sent.status == 0 else None
+    assert sent.status == 0, sent.said
+    assert heard is not None
+    assert (heard.status, "data transfers complete" in heard.said) == (0, True), heard.said
+
+
+@needed("rping")
+@pytest.mark.parametrize("how", [(), ("-q",)], ids=["library's queue pair", "own queue pair"])
+def test_rping(tmp_path, how):
+    served, asked = both(
+        tmp_path,
+        ("rping", "-s", "-C", "3", "-v", *how),
+        ("rping", "-c", "-a", "127.0.0.1", "-C", "3", "-v", *how),
+    )
+    for said in (served, asked):
+        assert len(re.findall(r"ping data: rdma-ping-\d: [!-~]{40}", said)) == 3, said
+
+
+@needed("rping")
+def test_a_functions_own_address_reaches_it_and_another_nobody(tmp_path):
+    with Serving(tmp_path, "cm", "sh", "-c", "rping -s -C 1 -a $TESSERA_HCA_ADDRESS") as serving:
+        absent = serving.client("rping", "-c", "-C", "1", "-a", "198.18.0.77")
+        assert "ADDR_ERROR, error -113" in absent.said
+        assert serving.client("rping", "-c", "-C", "1", "-a", "198.18.0.1").status == 0
+        assert serving.end().status == 0
+
+
+@needed("rping")
+def test_nobody_listens(tmp_path):
+    done = alone(tmp_path, "rping", "-c", "-a", "localhost", "-C", "1")
+    assert done.returncode != 0
+    assert "RDMA_CM_EVENT_REJECTED, error 8" in done.stderr + done.stdout
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize("program", ["ib_write_bw", "ib_send_bw", "ib_read_bw"])
+def test_perftest_connects_by_rdma_cm(tmp_path, program):
+    asked = perftest(tmp_path, (program, "-R", "-F", "-n", "200"))
+    assert re.search(r"rdma_cm QPs\s+: ON", asked)
+    assert re.search(r"^ 65536 ", asked, re.MULTILINE)
+
+
+@needed("ucmatose")
+def test_ucmatose_with_many_connections(tmp_path):
+    served, asked = both(
+        tmp_path, ("ucmatose", "-c", "100"), ("ucmatose", "-s", "localhost", "-c", "100")
+    )
+    for said in (served, asked):
+        assert "return status 0" in said
+        assert "error" not in said
+
+
+@needed("ucmatose")
+def test_ucmatose_moves_ids_to_another_channel(tmp_path):
+    served, asked = both(
+        tmp_path, ("ucmatose", "-c", "5", "-m"), ("ucmatose", "-s", "127.0.0.1", "-c", "5", "-m")
+    )
+    assert "migrating" in served + asked
+    assert "return status 0" in asked
+
+
+@needed("rdma_server")
+def test_endpoints_that_wait(tmp_path):
+    served, asked = both(tmp_path, ("rdma_server",), ("rdma_client", "-s", "127.0.0.1"))
+    assert "rdma_server: end 0" in served
+    assert "rdma_client: end 0" in asked
+
+
+@needed("udaddy")
+def test_udaddy(tmp_path):
+    with Serving(tmp_path, "cm", "udaddy", "-c", "3") as serving:
+        asked = serving.client("udaddy", "-s", "127.0.0.1", "-c", "3")
+        assert "return status 0" in asked.said
+        assert "return status 0" in serving.end().said
+
+
+@needed("rping")
+def test_a_peer_that_is_killed_disconnects(tmp_path):
+    with Serving(tmp_path, "cm", "rping", "-s", "-v", "-C", "1000000") as serving:
+        asks = subprocess.Popen(
+            run_hca(
+                *(tmp_path, "stdbuf", "-oL"),
+                *("rping", "-c", "-v", "-C", "1000000", "-a", "127.0.0.1"),
+                fabric="cm",
+            ),
+            env=environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        try:
+            assert asks.stdout is not None
+            assert "rdma-ping" in asks.stdout.readline()
+            serving.process.send_signal(signal.SIGKILL)
+            rest, _ = asks.communicate(timeout=60)
+        finally:
+            asks.kill()
+            asks.wait()
+        assert "client DISCONNECT EVENT..." in rest
+        assert asks.returncode != -signal.SIGKILL
+
+
+@needed("rping")
+def test_a_killed_hcad_hangs_nobody_who_waits_for_events(tmp_path):
+    with Serving(tmp_path, "cm", "rping", "-s", "-C", "1") as serving:
+        (hcad,) = (
+            pid for pid, command in processes_naming(str(tmp_path)) if "vgpu_sim.hcad" in command
+        )
+        os.kill(hcad, signal.SIGKILL)
+        ended = serving.end()
+    assert ended.status != 0
+    assert "rdma_get_cm_event: Input/output error" in ended.said
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [pytest.param(("rstream", "-s", "127.0.0.1"), "rsocket", marks=needed("rstream"))],
+    ids=["rsockets"],
+)
+def test_what_is_not_supported_is_refused_by_name(tmp_path, command, name):
+    done = alone(tmp_path, "timeout", "20", *command)
+    assert re.search(rf"^tessera: .*({name}).* (is not|are) supported", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.skipif(not HEADER.exists(), reason=f"NOT RUN: no {HEADER}: librdmacm-dev")
+@pytest.mark.parametrize("features", ["all", "none"])
+def test_calls_that_the_tools_do_not_make(tmp_path, features):
+    """With an hcad that is older than the library, too: it knows no batches."""
+    program = tmp_path / "calls"
+    libraries = config.RDMA_LIBRARIES_DIR
+    subprocess.run(
+        [
+            *(build.compiler(), "-Wall", "-Werror", str(CALLS), "-o", str(program)),
+            *(f"-L{libraries}", "-l:librdmacm.so.1", "-l:libibverbs.so.1"),
+        ],
+        check=True,
+    )
+    more = {}
+    if features == "none":
+        (tmp_path / "sitecustomize.py").write_text(WITHOUT_FEATURES)
+        more["PYTHONPATH"] = str(tmp_path)
+    done = subprocess.run(
+        run_hca(tmp_path, str(program)),
+        env=environment(tmp_path) | more,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert "rsocket is not supported" in done.stderr
+    assert (tmp_path / "older").exists() == (features == "none")
+
+
+def test_without_an_hca_calls_fail_and_nothing_hangs(tmp_path):
+    code = (
+        "import ctypes, os; l = ctypes.CDLL('librdmacm.so.1', use_errno=True);"
+        "l.rdma_create_event_channel.restype = ctypes.c_void_p;"
+        "print(l.rdma_create_event_channel(), os.strerror(ctypes.get_errno()))"
+    )
+    bare = {"LD_LIBRARY_PATH": str(config.RDMA_LIBRARIES_DIR), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        ["python3", "-c", code], env=bare, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "None No such device\n"

@@ -1,0 +1,116 @@
+"""Programs whose clock is modelled: events measure the board's time, and the same each time."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from tessera_run import EXAMPLES, run, to_its_end
+
+PROGRAM = (
+    sys.executable,
+    str(Path(__file__).parents[2] / "support" / "timed_vecadd.py"),
+    str(EXAMPLES / "vecadd.ptx"),
+)
+
+
+def elapsed(tmp_path: Path, *options: str, **kind: str) -> list[float]:
+    done = run(
+        tmp_path,
+        *PROGRAM,
+        options=options,
+        **kind,
+    )
+    assert done.returncode == 0, done.stderr
+    told: list[float] = json.loads(done.stdout)["events_us"]
+    return told
+
+
+def test_events_measure_what_the_slice_would_take_on_either_backend(tmp_path: Path) -> None:
+    jit = elapsed(tmp_path, "--clock", "modelled", "--threads", "1", backend="jit")
+    pinned, pageable, first, second = jit
+    megabytes = 2.097152
+    assert megabytes / 64e-3 < pinned < 1.5 * megabytes / 64e-3 + 3
+    assert pageable > 1.5 * pinned
+    # A memory slice of eight: 3350 GB/s / 8, three buffers.
+    least = 3 * megabytes / (3350e-3 / 8)
+    assert least < first < 1.5 * least
+    assert second <= first < second + 3  # the host has waited for the copy before the first
+    assert elapsed(tmp_path, "--clock", "modelled", backend="interp") == jit
+
+
+def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    options = ("--board", "h100-80gb", "--details", "--json", str(report))
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *PROGRAM)
+    assert done.returncode == 0, done.stderr
+    assert "modelled" in done.stderr
+    assert "[HtoD] 4194304 bytes" in done.stderr
+    document = json.loads(report.read_text())
+    (kernel,) = document["kernels"]
+    assert (kernel["kernel"], kernel["launches"]) == ("vecadd", 3)
+    metrics = kernel["metrics"]
+    assert metrics["gpu__time_duration.sum"] * 3 == pytest.approx(kernel["us"] * 1e3)
+    assert metrics["dram__bytes_read.sum"] == pytest.approx(4194304, rel=0.01)
+    assert sum(kernel["stack_us"].values()) * 3 == pytest.approx(kernel["us"])
+    assert [one["row"] for one in document["launches"]] == [0, 0, 0]
+    starts = [one["start_us"] for one in document["launches"]]
+    assert starts == sorted(starts)
+    assert [one["us"] for one in document["launches"]] == [kernel["us"] / 3] * 3
+    assert not kernel["at_least"]
+    (context,) = document["contexts"]
+    assert {row["way"]: row["count"] for row in context["copies"]} == {"HtoD": 2}
+    assert context["span_us"] > kernel["us"] + sum(row["us"] for row in context["copies"]) - 1
+    told = json.loads(done.stdout)
+    assert told["events_us"][3] == pytest.approx(kernel["us"] / 3, abs=0.01)
+    assert told["wall_us"] > 3 * told["events_us"][3]  # what a launch takes on this machine
+
+
+def test_a_program_that_fails_passes_its_status_on(tmp_path: Path) -> None:
+    fails = (sys.executable, "-c", "raise SystemExit(7)")
+    done = to_its_end(tmp_path, "perf", "run", "--board", "a30", "--", *fails)
+    assert done.returncode == 7
+    assert "nothing to report" in done.stderr
+
+
+@pytest.mark.parametrize(("topology", "gb_per_s"), [("hgx-4", 150), ("pcie-2-socket", 64)])
+def test_a_copy_between_gpus_takes_the_way_of_the_topology(
+    tmp_path: Path, topology: str, gb_per_s: float
+) -> None:
+    program = (sys.executable, str(Path(__file__).parents[2] / "support" / "timed_peer.py"))
+    options = ("--board", "h100-80gb", "--count", "2", "--clock", "modelled")
+    done = to_its_end(tmp_path, "run", *options, "--topology", topology, "--", *program)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["right"]
+    least = (4 << 20) / (gb_per_s * 1e3)
+    assert least < told["event_us"] < 1.25 * least + 5
+
+
+def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
+    support = Path(__file__).parents[2] / "support"
+    program = (sys.executable, str(support / "timed_rounds.py"), str(support / "rounds.ptx"))
+    report = tmp_path / "report.json"
+    options = ("--board", "h100-80gb", "--json", str(report))
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *program)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    megahertz = 1980
+
+    by_argument = told["argument"]
+    assert by_argument == sorted(by_argument)
+    assert by_argument[-1] > 200_000 * 4 / megahertz  # the chain of products, each 4 cycles
+    assert by_argument[7] / by_argument[6] > 1.3
+    few, many, again = told["memory"]
+    assert few == again
+    assert many > 4000 * 4 / megahertz
+    for one in told["one"]:
+        assert 4000 * 4 / megahertz < one <= many * 1.001
+
+    document = json.loads(report.read_text())
+    launches = document["launches"]
+    assert [one["arguments"] for one in launches[:3]] == ["*, *, 10", "*, *, 20", "*, *, 40"]
+    assert not any(one["at_least"] for one in launches)
+    assert len(launches) == 15
+    lines = [line for line in done.stderr.splitlines() if "rounds(*, *, " in line]
+    assert len(lines) == 15

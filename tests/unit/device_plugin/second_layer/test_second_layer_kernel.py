@@ -1,0 +1,217 @@
+"""What the agent reads from rtnetlink, and what it leaves alone there; the kernel is a double.
+
+``tests/integration/rdma/test_second_layer.py`` does it with a kernel, as root.
+"""
+
+import errno
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyroute2.netlink.exceptions import NetlinkError
+
+from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer import kernel
+from device_plugin.second_layer.kernel import Link, Namespace, Route
+
+INGRESS, EGRESS = 0xFFFF_FFF2, 0xFFFF_FFF3
+
+
+class Message(dict[str, Any]):
+    """A message of rtnetlink: fields, and attributes by name."""
+
+    def __init__(self, attributes: dict[str, Any] | None = None, **fields: Any) -> None:
+        super().__init__(fields)
+        self._attributes = attributes or {}
+
+    def get_attr(self, name: str) -> Any:
+        """Return an attribute, None where there is none."""
+        return self._attributes.get(name)
+
+
+def queue(index: int, kind: str = "clsact", drops: int | None = 0) -> Message:
+    attributes: dict[str, Any] = {"TCA_KIND": kind}
+    if drops is not None:
+        attributes["TCA_STATS"] = {"drop": drops}
+    return Message(attributes, index=index)
+
+
+def classifier(name: str | None) -> Message:
+    """A filter of BPF's by its program's name; None: one without options."""
+    return Message({"TCA_OPTIONS": Message({"TCA_BPF_NAME": name})} if name else {})
+
+
+class Kernel:
+    """Answers, and notes what it is asked to change; ``refused`` by what, or the link of a list."""
+
+    def __init__(self) -> None:
+        self.links: list[Message] = []
+        self.routes: dict[int, list[Message]] = {}
+        self.queues: list[Message] = []
+        self.filters: dict[tuple[int, int], list[Message]] = {}
+        self.refused: dict[object, int] = {}
+        self.changes: list[tuple[object, ...]] = []
+
+    def get_links(self) -> list[Message]:
+        """Return links."""
+        self._refuse("links")
+        return self.links
+
+    def get_routes(self, family: int) -> list[Message]:
+        """Return routes."""
+        return self.routes.get(family, [])
+
+    def get_qdiscs(self) -> list[Message]:
+        """Return queues."""
+        self._refuse("queues")
+        return self.queues
+
+    def get_filters(self, index: int, parent: int) -> list[Message]:
+        """Return filters."""
+        self._refuse(index)
+        return self.filters.get((index, parent), [])
+
+    def tc(self, what: str, kind: str, link: int, *handle: int, **more: object) -> None:
+        """Change something."""
+        self._refuse(what)
+        self.changes.append((what, kind, link, *handle, *sorted(more.items())))
+
+    def _refuse(self, what: object) -> None:
+        if what in self.refused:
+            raise NetlinkError(self.refused[what])
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    one = Kernel()
+    monkeypatch.setattr(kernel, "IPRoute", lambda: one)
+    return one
+
+
+OWN = ("parent", INGRESS), ("prio", 4791), ("protocol", 3)
+
+
+def test_links_and_unicast_routes_of_the_main_table_are_read(made: Kernel) -> None:
+    veth = Message({"IFLA_INFO_KIND": "veth"})
+    made.links = [
+        Message({"IFLA_IFNAME": "lo"}, index=1),
+        Message({"IFLA_IFNAME": "v0", "IFLA_MTU": 9000, "IFLA_LINKINFO": veth}, index=7),
+        Message({"IFLA_IFNAME": "d0", "IFLA_MTU": 1500, "IFLA_LINKINFO": Message()}, index=8),
+    ]
+
+    def route(type_: int = 1, table: int = 254, **more: Any) -> Message:
+        return Message({"RTA_TABLE": table, **more}, type=type_, dst_len=24)
+
+    made.routes = {
+        2: [
+            route(RTA_DST="10.0.0.0", RTA_OIF=7),
+            route(table=255, RTA_DST="10.0.0.1"),
+            route(type_=2, RTA_DST="10.0.0.2"),
+            route(RTA_DST="10.1.0.0", RTA_OIF=8, RTA_GATEWAY="10.0.0.9"),
+        ],
+        10: [route(RTA_OIF=7, RTA_VIA={"addr": "fe80::1"}), route()],
+        7: [route(RTA_DST="another family")],
+    }
+    found = Namespace().state()
+    assert found.links == (
+        Link(1, "lo", "", 0),
+        Link(7, "v0", "veth", 9000),
+        Link(8, "d0", "", 1500),
+    )
+    assert found.routes == (
+        Route("10.0.0.0", 24, 7, False),
+        Route("10.1.0.0", 24, 8, True),
+        Route("", 24, 7, True),
+        Route("", 24, 0, False),
+    )
+
+
+def test_links_are_classified_that_have_the_filter_of_our_name(made: Kernel) -> None:
+    ours, others = classifier("tessera_segments"), classifier("cilium")
+    made.queues = [queue(1), queue(2), queue(3), queue(4), queue(5), queue(6, "fq_codel")]
+    made.filters = {
+        (1, INGRESS): [others, ours],
+        (2, INGRESS): [others, classifier(None)],
+        (3, EGRESS): [ours],
+        (5, INGRESS): [ours, ours],
+        (6, INGRESS): [ours],
+    }
+    for code in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
+        made.refused = {4: code}  # a link that goes meanwhile costs nothing of the others
+        assert Namespace().classified() == {1, 5}
+    made.refused = {4: errno.EPERM}
+    with pytest.raises(SecondLayerError, match="classifiers"):
+        Namespace().classified()
+
+
+def test_drops_are_those_of_the_queues_of_classifiers(made: Kernel) -> None:
+    made.queues = [queue(1, drops=5), queue(2, "fq_codel", 9), queue(3, drops=None), queue(4)]
+    assert Namespace().classifier_drops() == {1: 5, 4: 0}
+
+
+@pytest.mark.parametrize(
+    ("code", "stands"), [(None, True), (errno.EEXIST, True), (errno.ENODEV, False)]
+)
+def test_a_classifier_is_put_beside_what_is_there(
+    made: Kernel, monkeypatch: pytest.MonkeyPatch, code: int | None, stands: bool
+) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(kernel.segments, "load", lambda: os.dup(reading))
+    if code is not None:
+        made.refused["add"] = code
+    try:
+        if not stands:
+            with pytest.raises(SecondLayerError, match="link 7"):
+                Namespace().classify(7)
+            assert made.changes == []
+            return
+        Namespace().classify(7)
+        *before, change = made.changes
+        assert before == ([] if code else [("add", "clsact", 7)])
+        arguments = dict(change[4:])  # type: ignore[arg-type]
+        descriptor = arguments.pop("fd")
+        assert change[:4] == ("replace-filter", "bpf", 7, 1)
+        assert arguments == {
+            **dict(OWN),
+            "name": "tessera_segments",
+            "classid": 1,
+            "direct_action": True,
+        }
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)  # the filter has the program now
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.parametrize("parent", [INGRESS, EGRESS, None])
+def test_the_queue_goes_with_the_last_classifier(made: Kernel, parent: int | None) -> None:
+    if parent is not None:
+        made.filters = {(7, parent): [classifier("cilium")]}
+    made.filters[(8, INGRESS)] = [classifier("another link's")]
+    Namespace().declassify(7)
+    ours = ("del-filter", "bpf", 7, 1, *OWN)
+    assert made.changes == ([ours] if parent is not None else [ours, ("del", "clsact", 7)])
+
+
+@pytest.mark.parametrize("what", ["del-filter", 7, "del"])
+def test_a_link_that_has_gone_has_no_classifier(made: Kernel, what: object) -> None:
+    for code in (errno.ENODEV, errno.ENOENT, errno.EINVAL):
+        made.refused = {what: code}
+        Namespace().declassify(7)
+    made.refused = {what: errno.EPERM}
+    with pytest.raises(SecondLayerError, match="link 7"):
+        Namespace().declassify(7)
+
+
+READ: list[Callable[[Namespace], object]] = [Namespace.state, Namespace.classifier_drops]
+
+
+@pytest.mark.parametrize(("read", "what"), [*zip(READ, ("links", "queues"), strict=True)])
+def test_a_kernel_that_refuses_says_what_could_not_be_read(
+    made: Kernel, read: Callable[[Namespace], object], what: str
+) -> None:
+    made.refused = {what: errno.EPERM}
+    with pytest.raises(SecondLayerError):
+        read(Namespace())

@@ -1,0 +1,102 @@
+"""The engine among hostile clients, again, with sanitizers compiled in."""
+
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import hca_rig
+import pytest
+
+from vgpu_sim.native import build
+
+HERE = Path(__file__).parents[1]
+# The address sanitizer must not take the signal that the engine's copies are guarded against.
+OPTIONS = {
+    "address": {"ASAN_OPTIONS": "detect_leaks=0:handle_sigbus=0"},
+    "thread": {"TSAN_OPTIONS": "exitcode=66"},
+}
+RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
+# The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
+_BULK = (
+    "thousand or large or under_way or byte_moves or ceiling"
+    " or by_weight or however_many or promised"
+)
+LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
+
+
+SECONDS = 900
+ENGINE = "libtessera_hca.so"
+# Harm by the network is a matter of many packets: a few seeds are enough here.
+FILES = {
+    "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs"),
+    "turns": ("hca_turns", "hca_idle", "hca_boundaries"),
+    "slots": ("hca_hostile_slots",),
+    "objects": ("hca_datagrams", "hca_raw", "hca_windows", "hca_policy", "hcad_saving"),
+    "device": ("hcad_device_regions",),
+    "wire": ("hca_wire", "hca_wire_hostile"),
+    "harm": ("hca_wire_faults", "hca_wire_policy"),
+    "operations": ("hca_wire_atomics", "hca_wire_unreliable", "hca_wire_datagrams"),
+    "groups": ("hca_wire_groups",),
+    "pace": ("hca_wire_congestion", "hca_wire_qos"),
+    "random": ("hca_wire_fuzz",),
+}
+
+
+@pytest.fixture
+def built(tmp_path_factory) -> Callable[[str], Path]:
+    """Return what builds the engine with a sanitizer, once for all processes of this test run."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    def build_once(sanitizer: str) -> Path:
+        library = folder / f"hca-{sanitizer}" / ENGINE
+        library.parent.mkdir(exist_ok=True)
+        with (library.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not library.exists():
+                build.build_all(library.parent, sanitizer, only=(ENGINE,))
+        return library
+
+    return build_once
+
+
+@pytest.mark.timeout(SECONDS + 60)  # on a busy machine; it takes seconds on an idle one
+@pytest.mark.parametrize("files", FILES)
+@pytest.mark.parametrize("sanitizer", RUNTIMES)
+def test_nothing_is_found(sanitizer, files, built):
+    cc = [build.compiler(), f"-print-file-name={RUNTIMES[sanitizer]}"]
+    runtime = subprocess.run(cc, check=True, capture_output=True, text=True).stdout.strip()
+    if not Path(runtime).is_absolute():
+        pytest.skip(f"NOT RUN: no {RUNTIMES[sanitizer]}: apt-get install gcc")
+    library = built(sanitizer)
+    environment = os.environ | OPTIONS[sanitizer]
+    environment["HCA_WIRE_SEEDS"] = "3"
+    environment |= {hca_rig.LIBRARY_VARIABLE: str(library), "LD_PRELOAD": runtime}
+    done = subprocess.run(
+        [
+            *(
+                "setarch",
+                "-R",
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-x",
+                "-p",
+                "no:cacheprovider",
+            ),
+            *("-p", "no:xdist", "-k", f"not ({LEFT_OUT[sanitizer]})"),
+            *(str(path) for name in FILES[files] for path in HERE.glob(f"*/test_{name}.py")),
+        ],
+        env=environment,
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    assert " passed" in done.stdout

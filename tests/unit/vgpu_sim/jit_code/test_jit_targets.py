@@ -1,0 +1,123 @@
+"""Code for CPUs that this machine does not have: AVX2 alone, Arm with NEON, Arm with SVE.
+
+The text that the JIT writes is held to what any CPU of that kind has, its addresses are proved to be
+clamped, it passes LLVM's verifier, and becomes an object file. It is not run.
+"""
+
+import re
+from io import BytesIO
+from pathlib import Path
+
+import clamp_proof
+import pytest
+from elftools.elf.elffile import ELFFile
+from kernel_builder import KernelBuilder
+from random_kernels import functions, kernels, meetings
+
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.errors import CodeGenerationError
+from vgpu_sim.exec.jit.target import llvm
+from vgpu_sim.isa import Module
+
+_ROOT = Path(__file__).parents[4]
+_EXAMPLES = sorted((_ROOT / "examples").glob("*.ptx"))
+_TARGETS = {"AVX2": llvm.AVX2, "NEON": llvm.NEON, "SVE": llvm.SVE}
+_MACHINES = {"AVX2": "EM_X86_64", "NEON": "EM_AARCH64", "SVE": "EM_AARCH64"}
+_OF_ONE_CPU = re.compile(r"@(llvm\.(?:x86|aarch64|arm)\.[\w.]+)")
+_HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
+
+# What is written in another way for each kind of CPU.
+_SPECIAL = f"""{_HEAD}
+.visible .entry directed(.param .u64 out)
+{{
+  .reg .b64 %d<2>; .reg .f32 %f<4>; .reg .f64 %g<4>; .reg .b32 %r<4>; .reg .pred %p<2>;
+  ld.param.u64 %d0, [out];
+  ld.global.f32 %f0, [%d0]; ld.global.f64 %g0, [%d0+8];
+  add.rz.f32 %f1, %f0, %f0; fma.rp.f32 %f1, %f1, %f0, %f0; div.rm.f64 %g1, %g0, %g0;
+  sqrt.rp.f64 %g1, %g1; mul.rz.f64 %g1, %g1, %g0;
+  mov.u32 %r0, %tid.x;
+  shfl.sync.idx.b32 %r1|%p0, %r0, %r0, 31, -1;
+  bar.sync 0;
+  redux.sync.add.u32 %r1, %r1, -1;
+  match.any.sync.b32 %r2, %r1, -1;
+  atom.global.add.u32 %r3, [%d0], %r2;
+  atom.global.add.f32 %f2, [%d0], %f1;
+  mov.u64 %d1, %clock64; st.global.u64 [%d0], %d1;
+  st.global.f32 [%d0], %f1; st.global.f64 [%d0+8], %g1; st.global.u32 [%d0+4], %r3;
+  ret;
+}}
+"""
+
+
+def _object(module: Module, name: str, block: tuple[int, int, int] = (64, 1, 1)) -> str:
+    """Compile each kernel for a target; return the text of all."""
+    texts = []
+    with llvm.generating_for(_TARGETS[name]):
+        for function in module.functions:
+            native = jit.Compiler()
+            shape = function.required_block or block
+            texts.append(native.emit_llvm(module, function, shape))
+            clamp_proof.prove(texts[-1])
+            code = native.compile(module, function, shape)
+            with ELFFile(BytesIO(code.object_code)) as file:
+                assert file["e_machine"] == _MACHINES[name]
+                undefined = [
+                    symbol.name
+                    for symbol in file.get_section_by_name(".symtab").iter_symbols()
+                    if symbol["st_shndx"] == "SHN_UNDEF" and symbol.name
+                ]
+                assert not undefined, "code that is loaded here sees no library"
+    return "\n".join(texts)
+
+
+@pytest.mark.parametrize("name", _TARGETS)
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
+def test_examples(path: Path, name: str) -> None:
+    module = compile_ptx(path.read_bytes(), capability=(9, 0))
+    _check(_object(module, name), name)
+
+
+@pytest.mark.parametrize("name", _TARGETS)
+def test_what_each_kind_of_cpu_does_in_its_own_way(name: str) -> None:
+    module = compile_ptx(_SPECIAL, capability=(9, 0))
+    for block in ((64, 1, 1), (7, 3, 1), (1, 1, 1)):
+        text = _object(module, name, block)
+        _check(text, name)
+        assert ("llvm.set.rounding" in text) == (name != "AVX2")
+
+
+@pytest.mark.parametrize("name", _TARGETS)
+@pytest.mark.parametrize("make", [kernels.generate, meetings.generate, functions.generate])
+def test_random_kernels(make, name: str) -> None:
+    kernel = make(3)
+    module = compile_ptx(kernel.text, capability=(10, 0))
+    _check(_object(module, name, kernel.block), name)
+
+
+def _check(text: str, name: str) -> None:
+    named = set(_OF_ONE_CPU.findall(text))
+    if name == "AVX2":
+        assert not [one for one in named if "avx512" in one]
+    else:
+        assert not named
+
+
+def test_another_target_is_another_entry_of_the_cache_and_ends_with_its_block() -> None:
+    b = KernelBuilder(8)
+    module = b.module()
+    keys = set()
+    here = llvm.target()
+    for target in (here, *_TARGETS.values()):
+        with llvm.generating_for(target):
+            keys.add(jit.content_key(module, module.functions[0], (32, 1, 1), None))
+    assert len(keys) == 4
+    assert llvm.target() == here
+
+
+def test_code_of_another_machine_is_not_loaded() -> None:
+    module = compile_ptx(_EXAMPLES[0].read_bytes(), capability=(9, 0))
+    with llvm.generating_for(llvm.NEON):
+        code = jit.Compiler().compile(module, module.functions[0], (64, 1, 1))
+    with pytest.raises(CodeGenerationError):
+        jit.Compiler().load(code)

@@ -1,0 +1,54 @@
+"""The client's rings: ordering rules and memory ordering, against an unfriendly worker in C."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vgpu_sim.native import build
+
+HARNESS = Path(__file__).parents[3] / "support" / "client_ring" / "rules.c"
+SOURCES = ("ring.c", "wait.c", "doorbell.c", "objects.c")
+
+
+def compile_harness(output: Path, sanitizer: str) -> Path:
+    client = build.NATIVE / "libcuda"
+    command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    command += [
+        f"-fsanitize={sanitizer}",
+        f"-I{client}",
+        f"-I{build.CLIENT}",
+        f"-I{build.INCLUDE}",
+        str(HARNESS),
+    ]
+    command += [str(client / name) for name in SOURCES]
+    subprocess.run([*command, "-o", str(output)], check=True)
+    return output
+
+
+@pytest.fixture(scope="module", params=build.SANITIZERS)
+def harness(request, tmp_path_factory) -> Path:
+    return compile_harness(tmp_path_factory.mktemp("ring") / "rules", request.param)
+
+
+def run(harness: Path, *arguments: int) -> str:
+    done = subprocess.run(
+        [str(harness), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={"ASAN_OPTIONS": "detect_leaks=0"},
+    )
+    assert done.returncode == 0, done.stderr[:3000] + done.stdout
+    return done.stdout
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_order_of_streams_events_and_the_legacy_stream(harness, seed):
+    """Nothing overtakes what it must follow; non-blocking streams do run beside the legacy one."""
+    assert run(harness, seed, 8000, 1) == "failures 0, free 1\n"
+
+
+def test_many_threads_share_the_rings(harness):
+    assert run(harness, 7, 4000, 4) == "failures 0, free 0\n"

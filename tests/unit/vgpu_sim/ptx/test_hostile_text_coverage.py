@@ -1,0 +1,79 @@
+"""What guides ``make fuzz text=...``. Atheris is installed by who runs that, and nobody else."""
+
+import importlib
+import json
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+atheris = pytest.importorskip("atheris", reason="pip install atheris")
+
+from hostile_text import guided, seeds  # noqa: E402
+from hostile_text.coverage import Coverage  # noqa: E402
+from hostile_text.targets import Target  # noqa: E402
+
+_LOOP = "def loop(n):\n    while n > 0:\n        n -= 1\n    return n\n"
+_SAXPY = (Path(__file__).parents[4] / "examples" / "saxpy.ptx").read_bytes()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return what libFuzzer is told."""
+    heard: list[int] = []
+    counters = count()
+    monkeypatch.setattr("hostile_text.coverage._reserve", lambda: next(counters))
+    monkeypatch.setattr(atheris, "_reserve_counter", None)
+    monkeypatch.setattr(atheris, "_trace_branch", heard.append)
+    return heard
+
+
+def _loops(tmp_path: Path, names: tuple[str, str], coverage: Coverage) -> Iterator[object]:
+    (tmp_path / "covered").mkdir()
+    (tmp_path / "covered" / "__init__.py").write_text("")
+    for name in names:
+        (tmp_path / f"{name.replace('.', '/')}.py").write_text(_LOOP)
+    with coverage.instrumented(["covered.this"], comparisons=False):
+        yield from [importlib.import_module(name).loop for name in names]
+
+
+def test_libfuzzer_hears_of_each_branch_once_and_of_how_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: list[int]
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    coverage = Coverage()
+    this, other = _loops(tmp_path, ("covered.this", "covered.that"), coverage)
+
+    def run(loop, times: int) -> set[int]:  # type: ignore[no-untyped-def]
+        told.clear()
+        coverage.begin()
+        loop(times)
+        coverage.tell()
+        assert len(told) == len(set(told))
+        return set(told)
+
+    assert run(this, 40) == run(this, 60)  # both 32 to 127 times
+    different = [run(this, times) for times in (0, 1, 2, 3, 5, 10, 20, 60, 5000)]
+    assert all(a != b for n, a in enumerate(different) for b in different[:n])
+    assert {len(heard) for heard in different[1:]} == {len(different[1])}
+    assert run(other, 60) == set()  # not among the prefixes
+
+
+def test_texts_of_before_are_examined_and_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("corpus", "found"):
+        (tmp_path / name).mkdir()
+    monkeypatch.setitem(guided._NOTED_EVERY, "parse", 1)
+    monkeypatch.setattr(atheris, "Mutate", lambda data, most: data[1:])  # libFuzzer is not there
+    target = Target("parse")
+    inputs = guided.Inputs(target, "parse", tmp_path, 1000, 7)
+    assert len(list((tmp_path / "corpus").iterdir())) == len(set(seeds.texts()))
+    inputs.examine(_SAXPY)
+    assert target.reached == {}
+    for number in range(20):
+        inputs.examine(inputs.change(_SAXPY, seeds.MAX_BYTES, number * 1000))
+        inputs.examine(_SAXPY)
+    said = json.loads((tmp_path / "child-7.json").read_text())
+    assert said["runs"] == sum(said["reached"].values()) == 20

@@ -1,0 +1,124 @@
+"""The worker's native runtime under sanitizers, driven by C programs that play the client.
+
+``tests/support/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
+``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
+kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
+sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one;
+``overlap`` requests that wait for other streams' through memory, and compilations;
+``swap`` better code that comes while a launch runs; ``again`` a second start; ``cta`` blocks whose groups of lanes wait for each other.
+``interleave`` client library and worker under schedules that chance makes (``schedules.h``),
+``interleave_pool`` runners and helpers of the pool. ``latency`` only measures, and must still build.
+"""
+
+import functools
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[4]
+WORKER = ROOT / "vgpu_sim/native/worker"
+CLIENT = ROOT / "vgpu_sim/native/libcuda"
+HARNESS = ROOT / "tests/support/worker_harness"
+INCLUDE = ROOT / "vgpu_sim/native/include"
+FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+SANITIZERS = {
+    "plain": [],
+    "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
+    "thread": ["-fsanitize=thread"],
+}
+Runtime = Callable[[str], tuple[Path, ...]]
+
+
+def compile_c(sanitizer: str, directory: Path, *arguments: object) -> None:
+    command = ["cc", *FLAGS, *SANITIZERS[sanitizer], f"-I{WORKER}", f"-I{INCLUDE}"]
+    command += map(str, arguments)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
+    if "cannot find -l" in done.stderr or "libtsan" in done.stderr:
+        pytest.skip(f"this compiler has no {sanitizer} sanitizer: {done.stderr[-200:]}")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+    """Return, for a sanitizer, the objects that every program is linked with: compiled once."""
+
+    @functools.cache
+    def compiled(sanitizer: str) -> tuple[Path, ...]:
+        directory = tmp_path_factory.mktemp(sanitizer)
+        compile_c(sanitizer, directory, "-c", HARNESS / "client.c", *sorted(WORKER.glob("*.c")))
+        return tuple(sorted(directory.glob("*.o")))
+
+    return compiled
+
+
+def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Path:
+    target = directory / program
+    compile_c(sanitizer, directory, "-o", target, HARNESS / f"{program}.c", *runtime(sanitizer))
+    return target
+
+
+@pytest.mark.parametrize(
+    ("program", "sanitizer"),
+    [
+        ("order", "plain"),
+        ("order", "address"),
+        # Only here: elsewhere memory lies where the thread sanitizer keeps its own.
+        ("order", "thread"),
+        ("memory", "plain"),
+        ("memory", "address"),
+        ("hostile", "plain"),
+        ("hostile", "address"),
+        ("fault", "plain"),
+        ("doze", "plain"),
+        ("nap", "plain"),
+        ("turns", "plain"),
+        ("turns", "thread"),
+        ("overlap", "plain"),
+        ("overlap", "address"),
+        ("overlap", "thread"),
+        ("again", "plain"),
+        ("swap", "plain"),
+        ("swap alone", "plain"),  # on one thread
+        ("swap", "address"),
+        ("swap", "thread"),
+        ("cta", "plain"),
+        # Sanitizers put their own handlers where kernels fault.
+        ("cta good", "address"),
+        ("cta good", "thread"),
+    ],
+)
+def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: Runtime) -> None:
+    name, *arguments = program.split()
+    command = [build(name, sanitizer, tmp_path, runtime), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("ok")
+    assert "WARNING" not in done.stderr
+
+
+def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
+    build("latency", "plain", tmp_path, runtime)
+
+
+SCHEDULED = {
+    "interleave": (
+        *(HARNESS / name for name in ("interleave.c", "interleave_client.c")),
+        *(WORKER / name for name in ("leader.c", "scheduler.c", "timeline.c", "ring.c")),
+        *(CLIENT / name for name in ("ring.c", "doorbell.c", "wait.c")),
+    ),
+    "interleave_pool": (HARNESS / "interleave_pool.c", WORKER / "pool.c", WORKER / "residents.c"),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
+    """A seed that fails fails again: ``interleave 1 SEED``."""
+    program = tmp_path / name
+    flags = "-U_FORTIFY_SOURCE", "-include", HARNESS / "schedules.h"
+    folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'client'}"
+    sources = *SCHEDULED[name], HARNESS / "schedules.c"
+    compile_c("plain", tmp_path, *flags, *folders, "-o", program, *sources)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr
