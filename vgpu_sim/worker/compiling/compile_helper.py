@@ -1,6 +1,6 @@
 """Asks processes that may die to generate code: an abort of LLVM must not end a context.
 
-A worker's helper (``compile_server``) is forked before the worker's filter of system calls closes,
+A worker's helper (``server``) is forked before the worker's filter of system calls closes,
 and forks a child for each request; what ends the child is an error for the one kernel. Requests of
 several threads are answered as they are done, by a thread that reads for all of them.
 """

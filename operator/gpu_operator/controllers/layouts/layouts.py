@@ -1,7 +1,7 @@
 """MIGLayout, in one pass: judge each GPU that follows it, decide, act, report.
 
-Each phase is a module: ``layout_judge``, ``layout_decide``, ``layout_act``, ``layout_report``. None
-looks back at an earlier one, and what has to be remembered between two passes is in the GPU's
+Each phase is a module: ``assessment``, ``decisions``, ``execution``, ``report``. None looks back at
+an earlier one, and what has to be remembered between two passes is in the GPU's
 annotations (``change``), never in the layout's status. What was judged is kept in a ``LayoutBook``
 and judged again only where something changed; where nobody keeps one it is made from the world.
 """

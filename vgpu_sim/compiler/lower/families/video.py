@@ -1,7 +1,7 @@
 """Packed integers and video instructions.
 
 Arithmetic of packed types is one word. What scalar and SIMD video instructions become is in
-``scalar_video`` and ``packed_video``.
+``video.scalar`` and ``video.packed``.
 """
 
 from collections.abc import Iterator
