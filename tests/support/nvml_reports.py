@@ -147,8 +147,8 @@ def serve(path: Path, report: Report) -> Iterator[Report]:
                         return
                     request = connection.recv(_LARGEST_REQUEST)
                     number = Header.from_buffer_copy(request).request
+                    report.served += 1  # before the client goes on and looks
                     connection.sendall(report.packet(number))
-                    report.served += 1
 
         thread = threading.Thread(target=answer)
         thread.start()
