@@ -66,6 +66,7 @@ def test_an_edit_is_programmed_again_and_without_pods_takes_no_room(namespace: C
         "SELECTED",
         "PODS",
         "NODES",
+        "REASON",
         "AGE",
     ]
     assert f"{nodes['total']}/{nodes['total']}" in printed[1]
