@@ -88,7 +88,7 @@ class AllocatableWatch:
     def _look_again_at(self, seen: _Resource) -> float:
         """Return when something may be seen of a resource that decides."""
         now = seen.looked_at
-        is_fresh = seen.written_after is not None and now - seen.written_after <= self._quiet_s
+        is_fresh = self._is_fresh(seen)
         if seen.low_since is not None and (is_fresh or not seen.wrote):
             return max(seen.low_since + self._low_s, now + LOOK_AGAIN_S)
         if is_fresh:  # the operator lowers it again at once
@@ -97,6 +97,11 @@ class AllocatableWatch:
         if seen.low_since is None:  # the longer the operator is away the less it matters when
             parts = max(parts, (now - seen.high_since) / _AWAY_PART)
         return now + min(max(parts, LOOK_AGAIN_S), _SELDOM_S)
+
+    def _is_fresh(self, seen: _Resource) -> bool:
+        """Return whether the last look was so soon after a kubelet's write that none follows."""
+        after = seen.written_after
+        return after is not None and seen.looked_at - after <= self._quiet_s
 
     @property
     def _low_s(self) -> float:
@@ -125,4 +130,4 @@ class AllocatableWatch:
         low = seen.low_since is not None and now - seen.low_since >= self._low_s
         if not status.kubelet_wrote:  # nothing tells the kubelet's writes from others
             return low
-        return low and seen.written_after is not None and now - seen.written_after <= self._quiet_s
+        return low and self._is_fresh(seen)
