@@ -16,9 +16,10 @@ from device_plugin.agent.events import EventFollower
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.leaving import departure
-from device_plugin.agent.loop import Agent, Pulse
+from device_plugin.agent.loop import Agent
 from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.orphans import Orphans
+from device_plugin.agent.passes import Pulse
 from device_plugin.agent.reporting.notices import Notices
 from device_plugin.agent.reporting.rivals import Rivals
 from device_plugin.agent.second_layer import LinkCarrier

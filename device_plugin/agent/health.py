@@ -7,7 +7,7 @@ from collections.abc import Callable
 from prometheus_client.registry import Collector
 
 from device_plugin import serving
-from device_plugin.agent.loop import Pulse
+from device_plugin.agent.passes import Pulse
 from device_plugin.serving import Answer
 
 STALE_AFTER_S = 120.0

@@ -4,7 +4,6 @@ What stands on the node is served whatever else fails: without the API server sl
 are, without the kubelet none is destroyed, without gpud they are offered as unhealthy.
 """
 
-import dataclasses
 import logging
 import threading
 import time
@@ -21,6 +20,7 @@ from device_plugin.agent.leaving.allocatable import LOOK_AGAIN_S
 from device_plugin.agent.listing import SETTLE_S
 from device_plugin.agent.offer_record import OfferRecord
 from device_plugin.agent.offering import Offering
+from device_plugin.agent.passes import Pass, Pulse
 from device_plugin.agent.reporting.clocks import Clocks
 from device_plugin.agent.reporting.healths import Healths
 from device_plugin.agent.reporting.notices import Notices
@@ -38,7 +38,7 @@ from device_plugin.errors import (
     GpudUnreachable,
     PodResourcesError,
 )
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, out_of_service
+from device_plugin.inventory.model import Gpu, Inventory, MigSlice, out_of_service
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.kube.gpu_watch import Gpus
 from device_plugin.kube.node_status import NodeStatus
@@ -52,14 +52,6 @@ _UNSETTLED_S = 1.0
 _MIN_INTERVAL_S = 0.5  # between passes, however often somebody pokes
 _GPUD_LOST_S = 20.0  # longer than a restart of gpud takes
 _log = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(slots=True)
-class Pulse:
-    """When (time.monotonic) the loop last began a pass, and last finished one without an error."""
-
-    began: float | None = None
-    succeeded: float | None = None
 
 
 class Agent:
@@ -169,76 +161,116 @@ class Agent:
         return False, False
 
     def reconcile(self) -> bool:
-        """Make one pass; return whether nothing is under way.
+        """Make one pass, ``STAGES`` in their order; return whether nothing is under way.
 
         Raises:
             AgentError: gpud, the kubelet or the API server failed; the rest of the pass was made.
             OSError: a file or socket on the node could not be written.
         """
-        failures: list[AgentError] = []
-        held: Mapping[str, Sequence[HolderPod]] | None = None
+        this = Pass()
+        for stage in STAGES:
+            stage(self, this)
+        if this.failures:
+            raise this.failures[0]
+        settled = not this.refused and all(step.settled for step in this.steps.values())
+        waits = self._offering.unlisting.waits or self._kubelet_side.pending()
+        return settled and not waits
+
+    def _list_pods(self, this: Pass) -> None:
+        """Ask the kubelet which pods hold which devices; without it, no slice is free."""
         try:
             view = self._holders.refresh()
-            held = view.holders
+        except PodResourcesError as err:
+            this.failures.append(err)
+        else:
+            this.held = view.holders
             self._kubelet_side.listed(view.devices)
             self._binder.wake()
-        except PodResourcesError as err:
-            failures.append(err)
+
+    def _read_objects(self, this: Pass) -> None:
+        """Read the node's GPU objects; without the API server, those of the last pass count."""
         try:
             self._objects = self._gpu_objects.gpus()
         except ClusterError as err:
-            failures.append(err)
-        desired = Desired(all_frozen=True)
+            this.failures.append(err)
         if self._objects is not None:
-            desired = sort_out(self._objects, self._default_budget_bytes)
-            self._offering.desire(desired, in_pool=bool(self._objects))
-        inventory, refused = self._configure(desired)
-        steps = {gpu.uuid: self._steps(gpu, desired, held) for gpu in inventory.gpus}
-        steps = self._offering.advance(inventory, steps)
-        self._tell_sharing(inventory, steps)  # before a share is on a list
-        self._offering.offer(inventory, steps)  # withdraw first, destroy later
-        if any(step.destroy or step.create for step in steps.values()):
-            for gpu in inventory.gpus:
-                steps[gpu.uuid] = self._take(gpu, steps[gpu.uuid])
-            inventory = self._gpud.inventory()
-            self._tell_sharing(inventory, steps)
-            self._offering.offer(inventory, steps)
+            this.desired = sort_out(self._objects, self._default_budget_bytes)
+            self._offering.desire(this.desired, in_pool=bool(self._objects))
+
+    def _configure_gpus(self, this: Pass) -> None:
+        this.inventory, this.refused = self._configure(this.desired)
+
+    def _plan(self, this: Pass) -> None:
+        """Plan what each GPU creates and destroys; no slice is destroyed before it is unlisted."""
+        steps = {gpu.uuid: self._steps(gpu, this) for gpu in this.inventory.gpus}
+        this.steps = self._offering.advance(this.inventory, steps)
+
+    def _set_shares(self, this: Pass) -> None:
+        """Report to gpud how many pods share a slice: a pod may hold a share once it is listed."""
+        self._tell_sharing(this.inventory, this.steps)
+
+    def _offer(self, this: Pass) -> None:
+        """List devices at the kubelet; a slice that is to be destroyed leaves the list first."""
+        self._offering.offer(this.inventory, this.steps)
+
+    def _change_instances(self, this: Pass) -> None:
+        """Destroy and create instances, and list what there is then."""
+        if not any(step.destroy or step.create for step in this.steps.values()):
+            return
+        for gpu in this.inventory.gpus:
+            this.steps[gpu.uuid] = self._take(gpu, this.steps[gpu.uuid])
+        this.inventory = self._gpud.inventory()
+        self._set_shares(this)
+        self._offer(this)
+
+    def _offer_claims(self, this: Pass) -> None:
         if self._objects is not None:
-            self._claims.offer(self._objects, desired, inventory)
-        results = faults.carry_out_all(self._gpud, self._objects or (), inventory, refused)
-        self._inventory, self._gpud_seen_at = inventory, time.monotonic()
-        self._kubelet_side.claimed(orphans.healths(inventory))
-        existing = {s.uuid for s in inventory.slices()}
-        existing |= {function.id for function in self._binder.functions}
-        self._kubelet_side.keep_only(existing)
+            self._claims.offer(self._objects, this.desired, this.inventory)
+
+    def _inject_faults(self, this: Pass) -> None:
+        """Carry out the faults that GPU objects request; from here on gpud counts as reached."""
+        objects = self._objects or ()
+        this.faults = faults.carry_out_all(self._gpud, objects, this.inventory, this.refused)
+        self._inventory, self._gpud_seen_at = this.inventory, time.monotonic()
+
+    def _forget_devices(self, this: Pass) -> None:
+        """Forget what the kubelet's side knows of devices that are gone."""
+        self._kubelet_side.claimed(orphans.healths(this.inventory))
+        self._kubelet_side.keep_only(this.devices(self._binder.functions))
+
+    def _remove_libraries(self, this: Pass) -> None:
+        """Remove libraries of older versions once every pod that may have them is known."""
         believed = self._holders.believed()
-        in_use = (existing - {s.uuid for s in inventory.claimed()}) & believed.holders.keys()
-        if held is not None and believed.complete and self._kubelet_side.all_ours(in_use):
+        this.holders = believed.holders
+        claimed = {s.uuid for s in this.inventory.claimed()}
+        in_use = (this.devices(self._binder.functions) - claimed) & this.holders.keys()
+        if this.held is not None and believed.complete and self._kubelet_side.all_ours(in_use):
             libraries.remove_others(self._libraries_dir)
-        self._withdrawals.tell(inventory, steps, believed.holders, desired.gpus)
-        self._healths.tell(self._objects or (), inventory.gpus, believed.holders)
-        self._clocks.tell(self._objects or (), inventory, believed.holders)
-        if not any(isinstance(failure, ClusterError) for failure in failures):
-            connected = self._kubelet_side.connected()
-            self.served = connected & self._offering.listed
-            served = frozenset[str]() if self._leaving.is_set() else connected
-            rivals = self._look_for_rivals(inventory, steps)
-            self._reporter.report(
-                self._objects or (),
-                inventory,
-                steps,
-                believed.holders,
-                served - rivals.keys(),
-                {**self._claims.problems(), **refused},
-                *self._offering.named(inventory, steps),
-                results,
-                rivals,
-            )
-        if failures:
-            raise failures[0]
-        settled = not refused and all(step.settled for step in steps.values())
-        waits = self._offering.unlisting.waits or self._kubelet_side.pending()
-        return settled and not waits
+
+    def _send_events(self, this: Pass) -> None:
+        self._withdrawals.tell(this.inventory, this.steps, this.holders, this.desired.gpus)
+        self._healths.tell(self._objects or (), this.inventory.gpus, this.holders)
+        self._clocks.tell(self._objects or (), this.inventory, this.holders)
+
+    def _report(self, this: Pass) -> None:
+        """Write the status of the GPU objects, unless the API server has failed in this pass."""
+        if any(isinstance(failure, ClusterError) for failure in this.failures):
+            return
+        connected = self._kubelet_side.connected()
+        self.served = connected & self._offering.listed
+        served = frozenset[str]() if self._leaving.is_set() else connected
+        rivals = self._look_for_rivals(this.inventory, this.steps)
+        self._reporter.report(
+            self._objects or (),
+            this.inventory,
+            this.steps,
+            this.holders,
+            served - rivals.keys(),
+            {**self._claims.problems(), **this.refused},
+            *self._offering.named(this.inventory, this.steps),
+            this.faults,
+            rivals,
+        )
 
     def _look_for_rivals(
         self, inventory: Inventory, steps: Mapping[str, Steps]
@@ -268,10 +300,8 @@ class Agent:
         self._configured = (wanted, desired.budget_bytes)
         return self._gpud.inventory(), desired.refused
 
-    def _steps(
-        self, gpu: Gpu, desired: Desired, held: Mapping[str, Sequence[HolderPod]] | None
-    ) -> Steps:
-        instances = desired.instances(gpu)
+    def _steps(self, gpu: Gpu, this: Pass) -> Steps:
+        held, instances = this.held, this.desired.instances(gpu)
         unlisting = self._offering.unlisting
         kept = (s.instance for s in gpu.unclaimed if s.uuid not in unlisting.unlisted)
         wanted = map(planner.place_of, kept) if instances is None else (i.place for i in instances)
@@ -347,3 +377,23 @@ class Agent:
             self._reporter.report_failure(self._objects, message)
         except ClusterError as err:
             _log.warning("status not written: %s", err)
+
+
+# Each stage writes what later ones read. Its place is part of the contract: pods that hold a slice
+# are known before it may go, it leaves the kubelet's list before it is destroyed, and what a pod
+# may be given is listed only when gpud can serve it.
+STAGES: tuple[Callable[[Agent, Pass], None], ...] = (
+    Agent._list_pods,
+    Agent._read_objects,
+    Agent._configure_gpus,
+    Agent._plan,
+    Agent._set_shares,
+    Agent._offer,
+    Agent._change_instances,
+    Agent._offer_claims,
+    Agent._inject_faults,
+    Agent._forget_devices,
+    Agent._remove_libraries,
+    Agent._send_events,
+    Agent._report,
+)

@@ -1,7 +1,8 @@
 """GPUPool: nodes get labels, a DaemonSet and one GPU object a device, and lose them in reverse."""
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, GROUP
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
@@ -37,6 +38,32 @@ from mig import geometry
 _TOLD = 5  # nodes that a message names before it says how many more
 
 
+@dataclass(slots=True)
+class Decision:
+    """One pass over one pool, or over what is left of one that is gone; steps add actions."""
+
+    world: World
+    name: str
+    pool: Pool | None
+    node_config: NodeConfig
+    namespace: str
+    now: datetime.datetime
+    book: PoolBook
+    leaving: Sequence[Gpu]
+    updated: int
+    """Nodes whose agent has the wanted revision."""
+    rollout: str = ""
+    """What a roll-out waits for; empty if none is under way."""
+    problems: Mapping[str, Verdict] = field(default_factory=dict)
+    """By node."""
+    actions: list[Action] = field(default_factory=list)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the pool has nodes or GPU objects; a label alone holds nothing up."""
+        return bool(self.book.nodes or self.book.gpus)
+
+
 def reconcile(
     world: World,
     name: str,
@@ -45,68 +72,123 @@ def reconcile(
     now: datetime.datetime,
     book: PoolBook | None = None,
 ) -> Outcome:
-    """Decide about one pool, or about what is left of one that is gone."""
-    pool = world.pools.get(name)
+    """Take ``STEPS`` for one pool, or for what is left of one that is gone."""
     book = pool_book.of(world, name) if book is None else book
-    by_node = world.gpus_by_node()
-    nodes = len(book.nodes)
     leaving = sorted(
         (world.gpus[n] for n in book.leaving), key=lambda g: (g.spec.node_name, g.spec.index)
     )
-    actions: list[Action] = []
-    if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
-        actions.append(_finalizer(pool.meta))
-    # First: what is created below may be refused, and must not hold up what leaves.
-    for gpu in leaving:
-        actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
-    in_use = bool(nodes or book.gpus)  # a label alone holds nothing up
-    updated, rollout = nodes, ""
-    if pool is not None and in_use:
-        wanted_pods = daemon_sets.documents(world, pool, node_config, namespace)
-        _look_at_nodes(world, pool, book, wanted_pods, node_config, now)
-        updated, _ = rollouts.progress(world, wanted_pods.agent)
-        pods, rollout = daemon_sets.write(world, wanted_pods, namespace, book)
-        actions += pods  # they start while GPUs are written
-        actions += [a for n in sorted(book.parts) for a in book.parts[n].populate]
-    actions += _unlabel(world, book, by_node)
-    if pool is None or not in_use:
-        actions += daemon_sets.withdraw(world, name, namespace)
+    pool, nodes = world.pools.get(name), len(book.nodes)
+    this = Decision(world, name, pool, node_config, namespace, now, book, leaving, nodes)
+    for step in STEPS:
+        step(this)
+    return Outcome(tuple(this.actions))
 
-    if pool is not None:
-        problems: Mapping[str, Verdict] = {n: book.problems[n] for n in sorted(book.problems)}
-        if not problems and not rollout and pool.status.resource_prefix != _prefix(world):
-            members = [world.nodes[n] for n in sorted(book.nodes)]
-            problems = _unoffered(world, members, by_node)
-            for node in members:
-                said = problems.get(node.name)
-                prefix, taints = _prefix(world), node_config.taints
-                actions += readiness.write(node, pool, said, prefix, taints, now)
-        else:
-            actions += [a for n in sorted(book.parts) for a in book.parts[n].readiness]
-        served = nodes and not problems and not rollout
-        prefix = _prefix(world) if served else pool.status.resource_prefix
-        ready_nodes = min(updated, nodes - len(problems))
-        status = GPUPoolStatus(
-            nodes=nodes,
-            ready_nodes=ready_nodes,
-            gpus=len(book.gpus),
-            resource_prefix=prefix,
-            conflicts=tuple(sorted(book.conflicts)),
-        )
-        wanted = _verdicts(world, pool, nodes, leaving, status, problems, rollout)
-        wanted = _without(wanted, pool.spec, node_config)
-        wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
-        if (scattered := scatter.verdict(book.room.rooms)) is not None:
-            wanted = {**wanted, ConditionType.FRAGMENTED: scattered}
-        if (clock := clocks.verdict(pool, len(book.modelled), len(book.gpus))) is not None:
-            wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
-        actions += report(pool.meta, pool.status, status, wanted, now)
-        sets = {of(name) for of in daemon_sets.NAMES}
-        finished = not in_use and sets.isdisjoint(world.daemon_sets)
-        if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
-            index = pool.meta.finalizers.index(FINALIZER)
-            actions.append(DropFinalizer("GPUPool", name, pool.meta.uid, index))
-    return Outcome(tuple(actions))
+
+def add_finalizer(this: Decision) -> None:
+    """Keep the pool until what it made is gone."""
+    pool = this.pool
+    if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
+        this.actions.append(_finalizer(pool.meta))
+
+
+def release_gpus(this: Decision) -> None:
+    """Release GPUs that leave."""
+    for gpu in this.leaving:
+        this.actions += release(gpu, node_gone=membership.node_is_gone(gpu, this.world))
+
+
+def write_pods(this: Decision) -> None:
+    """Write the DaemonSets: their pods start while GPUs are written."""
+    if this.pool is not None and this.in_use:
+        documents = daemon_sets.documents(this.world, this.pool, this.node_config, this.namespace)
+        _look_at_nodes(this.world, this.pool, this.book, documents, this.node_config, this.now)
+        this.updated, _ = rollouts.progress(this.world, documents.agent)
+        pods, this.rollout = daemon_sets.write(this.world, documents, this.namespace, this.book)
+        this.actions += pods
+
+
+def write_gpus(this: Decision) -> None:
+    """Write labels and GPU objects of nodes that have changed."""
+    if this.pool is not None and this.in_use:
+        parts = this.book.parts
+        this.actions += [action for name in sorted(parts) for action in parts[name].populate]
+
+
+def unlabel_nodes(this: Decision) -> None:
+    """Remove the labels of nodes that have left, once their GPUs have."""
+    this.actions += _unlabel(this.world, this.book, this.world.gpus_by_node())
+
+
+def withdraw_pods(this: Decision) -> None:
+    """Remove the DaemonSets of a pool without nodes."""
+    if this.pool is None or not this.in_use:
+        this.actions += daemon_sets.withdraw(this.world, this.name, this.namespace)
+
+
+def write_readiness(this: Decision) -> None:
+    """Write each node's readiness; a new resource prefix counts once the scheduler knows it."""
+    if this.pool is None:
+        return
+    world, book, pool = this.world, this.book, this.pool
+    this.problems = {n: book.problems[n] for n in sorted(book.problems)}
+    prefix, taints = _prefix(world), this.node_config.taints
+    if this.problems or this.rollout or pool.status.resource_prefix == prefix:
+        this.actions += [a for n in sorted(book.parts) for a in book.parts[n].readiness]
+        return
+    members = [world.nodes[n] for n in sorted(book.nodes)]
+    this.problems = _unoffered(world, members, world.gpus_by_node())
+    for node in members:
+        problem = this.problems.get(node.name)
+        this.actions += readiness.write(node, pool, problem, prefix, taints, this.now)
+
+
+def write_status(this: Decision) -> None:
+    """Write the pool's status and conditions."""
+    if this.pool is None:
+        return
+    world, book, pool, nodes = this.world, this.book, this.pool, len(this.book.nodes)
+    served = nodes and not this.problems and not this.rollout
+    status = GPUPoolStatus(
+        nodes=nodes,
+        ready_nodes=min(this.updated, nodes - len(this.problems)),
+        gpus=len(book.gpus),
+        resource_prefix=_prefix(world) if served else pool.status.resource_prefix,
+        conflicts=tuple(sorted(book.conflicts)),
+    )
+    wanted = _verdicts(world, pool, nodes, this.leaving, status, this.problems, this.rollout)
+    wanted = _without(wanted, pool.spec, this.node_config)
+    wanted = blocked(wanted, world.refused_writes.get(("GPUPool", this.name), ""))
+    if (scattered := scatter.verdict(book.room.rooms)) is not None:
+        wanted = {**wanted, ConditionType.FRAGMENTED: scattered}
+    if (clock := clocks.verdict(pool, len(book.modelled), len(book.gpus))) is not None:
+        wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
+    this.actions += report(pool.meta, pool.status, status, wanted, this.now)
+
+
+def drop_finalizer(this: Decision) -> None:
+    """Let a deleted pool go once nothing is left of it."""
+    pool = this.pool
+    if pool is None or not pool.meta.deleting or FINALIZER not in pool.meta.finalizers:
+        return
+    sets = {of(this.name) for of in daemon_sets.NAMES}
+    if not this.in_use and sets.isdisjoint(this.world.daemon_sets):
+        index = pool.meta.finalizers.index(FINALIZER)
+        this.actions.append(DropFinalizer("GPUPool", this.name, pool.meta.uid, index))
+
+
+# The order of the actions. What is created may be refused, and must not hold up what leaves; nodes
+# and status come after what they describe.
+STEPS: tuple[Callable[[Decision], None], ...] = (
+    add_finalizer,
+    release_gpus,
+    write_pods,
+    write_gpus,
+    unlabel_nodes,
+    withdraw_pods,
+    write_readiness,
+    write_status,
+    drop_finalizer,
+)
 
 
 def _look_at_nodes(

@@ -8,7 +8,7 @@ import urllib.request
 
 from device_plugin import serving
 from device_plugin.agent import health
-from device_plugin.agent.loop import Pulse
+from device_plugin.agent.passes import Pulse
 
 SILENT = 600
 

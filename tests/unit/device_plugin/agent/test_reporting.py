@@ -11,7 +11,7 @@ from endless import endless
 
 from device_plugin.agent import health
 from device_plugin.agent.events import describe
-from device_plugin.agent.loop import Pulse
+from device_plugin.agent.passes import Pulse
 from device_plugin.agent.reporting import status
 from device_plugin.agent.reporting.notices import BURST, REFILL_S, Allowance, Notices
 from device_plugin.agent.reporting.reporter import MEMORY_INTERVAL_S, Reporter
