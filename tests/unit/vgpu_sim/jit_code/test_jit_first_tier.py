@@ -6,7 +6,7 @@ import pytest
 from interpreted_ptx import compile_verified, kernel
 
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.planning import choose, forms, tiers
+from vgpu_sim.exec.jit.planning import choose, code_size, forms, tiers
 from vgpu_sim.exec.jit.planning.explain import explain
 from vgpu_sim.isa import Module
 
@@ -40,12 +40,12 @@ def _decided(module: Module) -> tuple[jit.Plan | None, str, jit.Plan]:
 
 
 def _nodes(module: Module) -> int:
-    return choose.nodes_of(forms.build(module.functions[0], BLOCK, best=False))
+    return code_size.nodes_of(forms.build(module.functions[0], BLOCK, best=False))
 
 
 def _limit(monkeypatch: pytest.MonkeyPatch, alone: int, meeting: int) -> None:
-    monkeypatch.setattr(choose, "MAX_NODE_STRIPS", alone)
-    monkeypatch.setattr(choose, "MAX_WARP_NODE_STRIPS", meeting)
+    monkeypatch.setattr(code_size, "MAX_NODE_STRIPS", alone)
+    monkeypatch.setattr(code_size, "MAX_WARP_NODE_STRIPS", meeting)
 
 
 @pytest.mark.parametrize("module", [MEETING, SEEN])
@@ -97,7 +97,7 @@ def test_many_basic_blocks_are_the_reason(module: Module, monkeypatch: pytest.Mo
 
 
 def test_the_real_limits_lie_where_kernels_of_matrices_are() -> None:
-    assert (choose.MAX_NODE_STRIPS, choose.MAX_WARP_NODE_STRIPS) == (8_000, 32_000)
+    assert (code_size.MAX_NODE_STRIPS, code_size.MAX_WARP_NODE_STRIPS) == (8_000, 32_000)
 
 
 def test_what_is_explained_is_what_the_compiler_does(monkeypatch: pytest.MonkeyPatch) -> None:

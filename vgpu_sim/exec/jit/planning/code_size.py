@@ -1,9 +1,18 @@
-"""How much text an instruction becomes, in ordinary instructions, which are one each."""
+"""How much code an instruction and a kernel become, in ordinary instructions, and the limits."""
 
 from typing import Final
 
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction
+from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.isa import DataType, Family, Instruction, Op
 
+# 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
+# a strip is about three of them before the passes.
+MAX_NODE_STRIPS = 8_000
+# Lane by lane a collective is a call and a switch for each lane, hundreds of times as slow: a group
+# of one warp may have more. Products of matrices are long, and simple: 64 of m16n8k16 take 2 s.
+MAX_WARP_NODE_STRIPS = 32_000
+_LANE_LOOP_COST: Final = 12
 _SERIES: Final = (Op.FLG2, Op.FSIN, Op.FCOS, Op.FTANH)  # two vectors of binary64
 _SERIES_AMOUNT: Final = 40
 _POWER_AMOUNT: Final = 20
@@ -34,3 +43,22 @@ def amount(instruction: Instruction) -> int:
     if op is Op.FMA or (op is Op.FMUL and type_ is DataType.BF16):
         return _ODD_AMOUNT * numbers
     return _ROUNDED_AMOUNT * numbers if op is Op.CVT or op.family.name == "FLOAT" else 1
+
+
+def nodes_of(ssa: SsaFunction) -> int:
+    """Return how much there is to be emitted for one strip, in ordinary nodes."""
+    return sum(_cost(node) for block in ssa.blocks.values() for node in block.nodes)
+
+
+def is_too_large(ssa: SsaFunction, nodes: int) -> bool:
+    """Return whether a kernel of so many nodes is compiled as narrow code without passes alone."""
+    return nodes > (MAX_WARP_NODE_STRIPS if any(stops.collectives(ssa)) else MAX_NODE_STRIPS)
+
+
+def _cost(node: Operation | Merge) -> int:
+    """Return how much text a node is for a lane group, in ordinary nodes."""
+    if not isinstance(node, Operation):
+        return 1
+    if node.instruction.op.family is Family.ATOMIC:
+        return _LANE_LOOP_COST
+    return amount(node.instruction)

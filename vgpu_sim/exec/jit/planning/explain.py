@@ -26,13 +26,16 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     from vgpu_sim.exec.jit.target import llvm
 
     form = forms.build(function, block, best=True)
-    plan, why = choose.decide(form, block, llvm.vector_bits())
+    *rejected, chosen = choose.considered(form, block, llvm.vector_bits())
+    plan = chosen.plan
     geometry = plan.geometry(block)
     analysis = Analysis(form, geometry, assume_guards=False)
     yield "vectors", f"{llvm.vector_bits()} bits ({llvm.cpu()[0]})"
     yield "strip", _count(plan.width, "lane") + _PADDED[plan.padding]
     yield "group", f"{_count(plan.strips, 'strip')}, {_count(geometry.span, 'lane')}"
-    yield "why", why
+    yield "why", chosen.why
+    for one in rejected[-_LINES_SHOWN:]:
+        yield "not", f"{_narrow(one.plan)}: {one.against}"
     yield "block", f"{_count(geometry.groups, 'group')} of {_count(geometry.threads, 'thread')}"
     if plan.tier and row_order.suits(form, geometry):
         yield "order", "rows of neighbouring blocks, one row after the other"

@@ -10,7 +10,7 @@ by another. What must not be is a plan of lanes that are alone where others have
 """
 
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
-from vgpu_sim.exec.jit.planning import choose
+from vgpu_sim.exec.jit.planning import choose, code_size, widths
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
@@ -30,14 +30,14 @@ def first(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan | None
     Raises:
         PlanError: see ``choose``.
     """
-    nodes = choose.nodes_of(ssa)
+    nodes = code_size.nodes_of(ssa)
     if nodes < FEW_NODES:
         return None, f"{nodes} nodes: the best plan's code takes no longer"
     if len(ssa.blocks) > choose.MAX_MASKED_BLOCKS:
         return None, f"{len(ssa.blocks)} basic blocks: the best plan is already lane by lane"
-    if choose.is_too_large(ssa, nodes):
+    if code_size.is_too_large(ssa, nodes):
         return None, f"{nodes} nodes: the best plan is already a narrow one without passes"
-    shapes = choose.shapes(ssa, block, vector_bits)
+    shapes = widths.shapes(ssa, block, vector_bits)
     together = any(stops.collectives(ssa))
     tried = False
     for width, padding in shapes[:_TRIED]:
@@ -63,7 +63,7 @@ def _narrow(
     """Return what to try of a width, the best first: some strips, and as few as can be."""
     found = (g for g in legal_geometries(block) if (g.width, g.padding) == (width, padding))
     if together:
-        most = choose.MAX_WARP_NODE_STRIPS
+        most = code_size.MAX_WARP_NODE_STRIPS
         found = (g for g in found if g.whole_warps and g.strips * nodes <= most)
     by_strips = sorted(found, key=lambda geometry: geometry.strips)
     most = min(_MOST_STRIPS, _MOST_NODE_STRIPS // nodes)

@@ -1,0 +1,99 @@
+"""What a kernel's code is like: how it waits, loads and computes. Rules of ``choose`` ask it."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, SsaFunction, used_values
+from vgpu_sim.exec.jit.progress import stops
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
+from vgpu_sim.isa import Family, Op, Space, reads_memory
+
+BRIEF: Final = 48  # nodes between stops, above which a strip more than registers hold costs more
+_ARITHMETIC_PER_GATHER: Final = 8
+_NODES_PER_LOAD: Final = 20
+
+
+def multiplies(ssa: SsaFunction) -> bool:
+    """Return whether lanes of a warp multiply matrices together."""
+    return any(node.instruction.op is Op.MMA for _, node in stops.collectives(ssa))
+
+
+def briefly(ssa: SsaFunction) -> bool:
+    """Return whether lanes do little between stops, so that switches cost more than registers."""
+    blocks = {block for block, _ in stops.stops(ssa)}
+    around = [body for body in ssa.graph.loops.values() if body & blocks]
+    parts = around or [frozenset(ssa.blocks)]
+    return all(sum(len(ssa.blocks[b].nodes) for b in part) <= BRIEF for part in parts)
+
+
+def updates_in_loops(ssa: SsaFunction) -> bool:
+    """Return whether a loop has atomic updates lane by lane: there strips gain nothing.
+
+    Of integers in shared memory whose results nobody reads they are loads and stores in a row, and
+    so, mostly, are sums in global memory (``combined_sums``).
+    """
+    used = used_values(ssa)
+    return any(
+        isinstance(node, Operation)
+        and node.instruction.op in (Op.ATOM, Op.RED)
+        and not (
+            node.instruction.space in (Space.SHARED, Space.GLOBAL)
+            and not node.instruction.type.is_float
+            and used.isdisjoint(node.results)
+        )
+        for block in set().union(*ssa.graph.loops.values())
+        for node in ssa.blocks[block].nodes
+    )
+
+
+def innermost(analysis: Analysis) -> set[int]:
+    """Return the headers of loops that hold no other loop."""
+    loops = analysis.ssa.graph.loops
+    return {h for h, body in loops.items() if not any(o in body for o in loops if o != h)}
+
+
+def loads(ssa: SsaFunction) -> int:
+    """Return how many instructions read memory."""
+    return sum(_reads_memory(node) for b in ssa.blocks.values() for node in b.nodes)
+
+
+def mostly_computes(ssa: SsaFunction) -> bool:
+    """Return whether results are waited for, not memory: a few strips then fill the time."""
+    nodes = sum(isinstance(n, Operation) for b in ssa.blocks.values() for n in b.nodes)
+    return nodes > _NODES_PER_LOAD * loads(ssa)
+
+
+def has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
+    """Return whether a hot loop reads by a stride known only at run time: never interleave."""
+    for header in loops:
+        for block in analysis.ssa.graph.loops[header]:
+            for node in analysis.ssa.blocks[block].nodes:
+                if isinstance(node, Operation) and _reads_memory(node):
+                    shape = analysis.shape(node.sources[0], block, 64)
+                    if isinstance(shape, Vector) and shape.strided:
+                        return True
+    return False
+
+
+def gathers_in_divergent_loops(analysis: Analysis) -> bool:
+    """Return whether loops whose lanes diverge mostly gather, and compute little."""
+    graph = analysis.ssa.graph
+    for header in innermost(analysis) & analysis.divergence.loops:
+        gathers = loads = arithmetic = 0
+        for block in graph.loops[header]:
+            for node in analysis.ssa.blocks[block].nodes:
+                if not isinstance(node, Operation):
+                    continue
+                if _reads_memory(node):
+                    loads += 1
+                    shape = analysis.shape(node.sources[0], block, 64)
+                    gathers += isinstance(shape, Vector)
+                arithmetic += node.instruction.op.family is Family.FLOAT
+        if gathers * 2 > loads and arithmetic < _ARITHMETIC_PER_GATHER * gathers:
+            return True
+    return False
+
+
+def _reads_memory(node: Operation | Merge) -> bool:
+    return isinstance(node, Operation) and reads_memory(node.instruction)
