@@ -12,6 +12,7 @@ from device_plugin.errors import DaemonError, DaemonUnreachable
 
 SUBSCRIBED = "subscribed"
 _MAX_LINE_BYTES = 4 << 20
+_SHOWN = 80  # characters of a message that is not understood
 
 
 class Administration:
@@ -62,7 +63,7 @@ class Administration:
                 connection.settimeout(None)
                 connection.sendall(b'{"id":0,"method":"subscribe","params":{}}\n')
                 for line in _lines(connection):
-                    message = json.loads(line)
+                    message = _message(line)
                     if "event" in message:
                         yield message
                     elif "result" in message:
@@ -81,9 +82,9 @@ class Administration:
             self._lines = _lines(self._connection)
         self._connection.sendall(json.dumps(request).encode() + b"\n")
         while True:
-            reply: dict[str, Any] = json.loads(next(self._lines))
+            reply = _message(next(self._lines))
             if reply.get("id") == request["id"]:
-                return reply
+                return _checked(reply)
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -106,6 +107,21 @@ def _hung_up(connection: socket.socket) -> bool:
     poller = select.poll()  # select() knows 1,024 descriptors
     poller.register(connection, select.POLLIN)
     return bool(poller.poll(0))  # nothing is under way: what can be read is the end
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    message = json.loads(line)
+    if not isinstance(message, dict):
+        raise ValueError(f"not a JSON object: {line[:_SHOWN]!r}")
+    return message
+
+
+def _checked(reply: dict[str, Any]) -> dict[str, Any]:
+    """Return a reply that has a result, or an error with its code and message."""
+    match reply:
+        case {"error": {"code": str(), "message": str()}} | {"result": dict()}:
+            return reply
+    raise ValueError(f"neither a result nor an error: {str(reply)[:_SHOWN]}")
 
 
 def _lines(connection: socket.socket) -> Iterator[bytes]:

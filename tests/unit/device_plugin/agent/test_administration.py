@@ -68,7 +68,15 @@ class Plain(Administration):
     daemon, refused, unreachable = "echo", DaemonError, DaemonUnreachable
 
 
-@pytest.mark.parametrize("answer", [b"", b"no JSON\n", b'{"id": 1, "res'], ids=repr)
+ANSWERS = [
+    *(b"", b"no JSON\n", b'{"id": 1, "res'),
+    *(b"[]\n", b"1\n", b"null\n", b'"id"\n'),
+    *(b'{"id": 1}\n', b'{"id": 1, "result": []}\n', b'{"id": 1, "error": "no"}\n'),
+    *(b'{"id": 1, "error": {"code": "x"}}\n', b'{"id": 1, "error": {"code": 1, "message": "m"}}\n'),
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=repr)
 def test_a_call_that_failed_leaves_nothing_for_the_next_one(tmp_path: Path, answer: bytes) -> None:
     """The next one has a connection of its own: an answer that came late would be taken for its."""
     with socket.socket(socket.AF_UNIX) as listener:
