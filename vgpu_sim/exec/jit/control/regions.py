@@ -131,8 +131,7 @@ class Regions:
         ends: list[tuple[Blended, str]] = []
         for label in (whole, parted):
             text.begin(label, follows=True)
-            with text.known.within():
-                before = len(values.journal)
+            with values.scope() as way:
                 if label == whole:
                     edges = self._block(inner, mask, occupied=True)
                 else:
@@ -143,8 +142,7 @@ class Regions:
                 self._nodes.flush()
                 ends.append((blended, text.block_label))
                 text.jump(met)
-                for value in values.journal[before:]:
-                    values.held.pop(value, None)
+                way.roll_back()
         text.begin(met, follows=True)
         if join == self._graph.exit:
             return []
@@ -211,9 +209,8 @@ class Regions:
         origin = text.block_label
         text.branch(some, run, skip)
         text.begin(run, follows=True)
-        before = len(values.journal)
         within = Mask(mask.vector)
-        with text.known.within():
+        with values.scope() as guarded:
             edges: list[Edge] = yield self._inside(unit, within, initial, occupied=True)
             self._nodes.flush()
         end = text.block_label
@@ -224,7 +221,7 @@ class Regions:
             for edge in edges
         ]
         blocks = unit.blocks if isinstance(unit, Level) else frozenset((unit,))
-        self._merge_held(values.journal[before:], blocks, end, origin)
+        self._merge_held(guarded.defined, blocks, end, origin)
         return merged
 
     def _after_guard(self, mask: Mask, within: Mask, outer: Mask, end: str, origin: str) -> Mask:
@@ -250,7 +247,7 @@ class Regions:
     ) -> None:
         """Give what was ``defined`` behind the guard a value where that was branched around."""
         text, values = self._text, self._values
-        for value in dict.fromkeys(defined):
+        for value in defined:
             held = values.held.get(value)
             if held is None:
                 continue
@@ -301,13 +298,14 @@ class Regions:
         if self._whole is None or turns is None:
             edges = yield self._masked_loop(level, mask, initial)
             return edges
-        with self._text.known.within():
+        with self._values.scope() as unmasked:
             self._whole.begin(turns)
             self._turning.add(turns.latch)
             _, back = yield self._level(level, FULL)
             self._turning.remove(turns.latch)
             self._nodes.flush()
             self._whole.end(turns, self._blend(level.header, back))
+            unmasked.roll_back()
         with self._text.known.within():
             entered = self._whole.go_on(turns)
             edges = yield self._masked_loop(level, mask, initial, entered)

@@ -10,8 +10,6 @@ A request faults nowhere, and addresses are confined as those of loads are. In t
 behind the last ones are asked for.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Final
 
 from vgpu_sim.exec.jit.control import block_prefetch
@@ -55,12 +53,13 @@ class NextTurn:
                 return
         access, text = access or self._emitter.memory.access(node), self._emitter.text
         with self._emitter.untested():
-            with self._kept():
-                self._write(before)
-                self._go_on(phis)
-                self._write(words)
-                following = self._addresses(access)
-                starts = [self._emitter.memory.pointers.at(access, one) for one in following]
+            next_turn = self._values.mark()
+            self._write(before)
+            self._go_on(phis)
+            self._write(words)
+            following = self._addresses(access)
+            starts = [self._emitter.memory.pointers.at(access, one) for one in following]
+            next_turn.roll_back()
             for line in self._lines(access, starts):
                 text.prefetch(line)
 
@@ -131,17 +130,6 @@ class NextTurn:
             return False
         phis[phi] = around[0]
         return True
-
-    @contextmanager
-    def _kept(self) -> Iterator[None]:
-        """Hold afterwards what was held before."""
-        values = self._values
-        held, journal = dict(values.held), len(values.journal)
-        try:
-            yield
-        finally:
-            values.held = held
-            del values.journal[journal:]
 
     def _write(self, words: list[Operation]) -> None:
         for word in words:

@@ -45,7 +45,6 @@ class Turns:
     start: str
     masked: str
     met: str
-    held: int
     entry: str = ""
     left: str = ""
     phis: dict[Phi, list[Reserved]] = field(default_factory=dict)
@@ -79,8 +78,7 @@ class WholeTurns:
         if all_come == "false":
             return None
         labels = (text.block_label, text.label("turns"), text.label("lacking"), text.label("met"))
-        held = len(self._values.journal)
-        return Turns(level, latch, lanes, initial, all_come, *labels, held)
+        return Turns(level, latch, lanes, initial, all_come, *labels)
 
     def begin(self, turns: Turns) -> None:
         """Begin a turn without masks, for groups of which all lanes come."""
@@ -121,8 +119,6 @@ class WholeTurns:
             read = (values.read(value, type_, Form.VECTOR, strip) for strip in strips)
             turns.taken[value] = tuple(read)
         text.branch(some, turns.masked, turns.met)
-        for value in values.journal[turns.held :]:
-            values.held.pop(value, None)
 
     def go_on(self, turns: Turns) -> Entered:
         """Begin where lanes need masks; return how they go on."""

@@ -5,7 +5,8 @@ known), a ``PerStrip`` by a scalar per strip, a ``Vector`` by a vector per strip
 the group's base, as the first lane of a strip, or as a strip's vector.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
@@ -94,11 +95,31 @@ def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
     return integer(result.bits)
 
 
-class Values:
-    """Reads and defines values of one function version; ``block`` is where we are.
+class Scope:
+    """Values that are held since a place in the text; they can be merged or rolled back."""
 
-    ``journal`` has each value as often as it was held, in that order.
-    """
+    def __init__(self, held: dict[Value, Held], journal: list[tuple[Value, Held | None]]) -> None:
+        self._held = held
+        self._journal = journal
+        self._begin = len(journal)
+
+    @property
+    def defined(self) -> list[Value]:
+        """Values that are held since, each once, in the order of the text."""
+        return list(dict.fromkeys(value for value, _ in self._journal[self._begin :]))
+
+    def roll_back(self) -> None:
+        """Hold what was held before, and nothing else."""
+        while len(self._journal) > self._begin:
+            value, before = self._journal.pop()
+            if before is None:
+                self._held.pop(value, None)
+            else:
+                self._held[value] = before
+
+
+class Values:
+    """Reads and defines values of one function version; ``block`` is where we are."""
 
     def __init__(
         self,
@@ -112,7 +133,7 @@ class Values:
         self.analysis = analysis
         self.types = types
         self.held: dict[Value, Held] = {}
-        self.journal: list[Value] = []
+        self._journal: list[tuple[Value, Held | None]] = []  # with what was held before
         self.block = analysis.order[0]
         self.strips = analysis.geometry.strips
         self._nans = nans
@@ -166,9 +187,19 @@ class Values:
         self.keep(result, Held(names, self.types[result], vector))
 
     def keep(self, value: Value, held: Held) -> None:
-        """Hold ``value`` so from now on, and note it in ``journal``."""
+        """Hold ``value`` so from now on."""
+        self._journal.append((value, self.held.get(value)))
         self.held[value] = held
-        self.journal.append(value)
+
+    def mark(self) -> Scope:
+        """Begin a scope whose expressions are also known behind it."""
+        return Scope(self.held, self._journal)
+
+    @contextmanager
+    def scope(self) -> Iterator[Scope]:
+        """Begin a scope that may be branched around: expressions are known within it alone."""
+        with self.text.known.within():
+            yield self.mark()
 
     def form_of(self, value: Value) -> Form | None:
         """Return the form that ``define`` asks for; None where nothing is held."""
