@@ -6,6 +6,7 @@ clamped at an edge are those of neighbours nearly always, and one row costs a te
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
 from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, siblings, wraps
@@ -17,6 +18,10 @@ from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Form, Values
 
+Columns = list[list[str]]
+"""For each strip, the vectors of all elements of an access."""
+Flags = Sequence[str] | None
+"""For each strip, the lanes that load; None: all."""
 LanesRead = dict[tuple[str, ...], list[str]]
 """What lanes have loaded as rows, by the columns that were made of them."""
 
@@ -42,27 +47,61 @@ class Loads:
         self._comers = comers
         self._rows = read
 
-    def lanes(self, access: Access, mask: Mask) -> list[list[str]]:
-        """Return, for each strip, the vectors of all elements."""
+    def lanes(self, access: Access, mask: Mask) -> Columns:
+        """Load by the first strategy that suits; return, for each strip, all elements' vectors."""
         flat = None if mask.full else self._masks.flat(mask)
+        found = (strategy(self, access, flat) for strategy in STRATEGIES)
+        return next(columns for columns in found if columns is not None)
+
+    def _one_by_one(self, access: Access, flat: Flags) -> Columns | None:
+        """Load what has to be loaded once by each lane."""
+        if not access.volatile or (rows.contiguous(access) and flat is None):
+            return None
         strips = range(self._values.strips)
-        row = rows.contiguous(access)
-        if access.volatile and (flat or not row):
-            return [self._load_each(access, flat[c] if flat else None, c) for c in strips]
-        known = None if row else self._pieces(access)
-        firsts = None if row or known is not None else wraps.firsts(self._values, access)
-        if firsts is not None:
-            return self._unless_wrapped(access, firsts, flat, [access])
-        found = neighbours.possible(access.shape, self._text.width)
-        read = self._load_row if row else self._row_or_gather if found else self._gather
+        return [self._load_each(access, flat[c] if flat else None, c) for c in strips]
+
+    def _as_rows(self, access: Access, flat: Flags) -> Columns | None:
+        """Load lanes that lie side by side as one vector."""
+        if not rows.contiguous(access):
+            return None
+        return self._by_strips(access, flat, self._load_row)
+
+    def _as_pieces(self, access: Access, flat: Flags) -> Columns | None:
+        """Load pieces of rows at places that are known, and put them together."""
+        known = self._pieces(access)
+        if known is None:
+            return None
+
+        def load(access: Access, lanes: str | None, strip: int) -> list[str]:
+            return [self._load_pieces(access, known[strip], lanes)]
+
+        return self._by_strips(access, flat, load)
+
+    def _as_rows_unless_wrapped(self, access: Access, flat: Flags) -> Columns | None:
+        """Load rows whose index may wrap around, and lanes apart where it does."""
+        firsts = wraps.firsts(self._values, access)
+        return None if firsts is None else self._unless_wrapped(access, firsts, flat, [access])
+
+    def _as_rows_if_neighbours(self, access: Access, flat: Flags) -> Columns | None:
+        """Look at the lanes' pointers: load a row if they are neighbours, lanes apart if not."""
+        if not neighbours.possible(access.shape, self._text.width):
+            return None
+        return self._by_strips(access, flat, self._row_or_gather)
+
+    def _apart(self, access: Access, flat: Flags) -> Columns | None:
+        """Load lanes apart."""
+        return self._by_strips(access, flat, self._gather)
+
+    def _by_strips(
+        self,
+        access: Access,
+        flat: Flags,
+        load: Callable[[Access, str | None, int], list[str]],
+    ) -> Columns:
         columns = []
-        for strip in strips:
-            lanes = flat[strip] if flat else None
+        for strip in range(self._values.strips):
             with self._text.touching(strip, access.memory):
-                if known is not None:
-                    columns.append([self._load_pieces(access, known[strip], lanes)])
-                else:
-                    columns.append(read(access, lanes, strip))
+                columns.append(load(access, flat[strip] if flat else None, strip))
         return columns
 
     def family(
@@ -224,3 +263,14 @@ class Loads:
             return [text.let(f"{access.load} {scalar}, ptr {place}, align 1") for place in places]
 
         return each_lane(text, lanes, [scalar] * count, load)
+
+
+STRATEGIES: Final[tuple[Callable[[Loads, Access, Flags], Columns | None], ...]] = (
+    Loads._one_by_one,
+    Loads._as_rows,
+    Loads._as_pieces,
+    Loads._as_rows_unless_wrapped,
+    Loads._as_rows_if_neighbours,
+    Loads._apart,
+)
+"""How a load may be written, the cheapest first; each returns None where it does not suit."""
