@@ -121,7 +121,8 @@ def _checked(reply: dict[str, Any]) -> dict[str, Any]:
     match reply:
         case {"error": {"code": str(), "message": str()}} | {"result": dict()}:
             return reply
-    raise ValueError(f"neither a result nor an error: {str(reply)[:_SHOWN]}")
+        case _:
+            raise ValueError(f"neither a result nor an error: {str(reply)[:_SHOWN]}")
 
 
 def _lines(connection: socket.socket) -> Iterator[bytes]:
