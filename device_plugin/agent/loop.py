@@ -234,16 +234,18 @@ class Agent:
         self._inventory, self._gpud_seen_at = this.inventory, time.monotonic()
 
     def _forget_devices(self, this: Pass) -> None:
-        """Forget what the kubelet's side knows of devices that are gone."""
+        """List the node's devices, and forget what the kubelet's side knows of others."""
         self._kubelet_side.claimed(orphans.healths(this.inventory))
-        self._kubelet_side.keep_only(this.devices(self._binder.functions))
+        this.devices = {s.uuid for s in this.inventory.slices()}
+        this.devices |= {function.id for function in self._binder.functions}
+        self._kubelet_side.keep_only(this.devices)
 
     def _remove_libraries(self, this: Pass) -> None:
         """Remove libraries of older versions once every pod that may have them is known."""
         believed = self._holders.believed()
         this.holders = believed.holders
         claimed = {s.uuid for s in this.inventory.claimed()}
-        in_use = (this.devices(self._binder.functions) - claimed) & this.holders.keys()
+        in_use = (this.devices - claimed) & this.holders.keys()
         if this.held is not None and believed.complete and self._kubelet_side.all_ours(in_use):
             libraries.remove_others(self._libraries_dir)
 
@@ -259,7 +261,7 @@ class Agent:
         connected = self._kubelet_side.connected()
         self.served = connected & self._offering.listed
         served = frozenset[str]() if self._leaving.is_set() else connected
-        rivals = self._look_for_rivals(this.inventory, this.steps)
+        rivals = self._look_for_rivals(this)
         self._reporter.report(
             self._objects or (),
             this.inventory,
@@ -272,13 +274,11 @@ class Agent:
             rivals,
         )
 
-    def _look_for_rivals(
-        self, inventory: Inventory, steps: Mapping[str, Steps]
-    ) -> Mapping[str, str]:
+    def _look_for_rivals(self, this: Pass) -> Mapping[str, str]:
         if self._rivals is None:
             return {}
-        resources = set(self._offering.named(inventory, steps)[0].names.values())
-        ours = {s.uuid for s in inventory.slices()} | self._offering.unlisting.unlisted
+        resources = set(self._offering.named(this.inventory, this.steps)[0].names.values())
+        ours = {s.uuid for s in this.inventory.slices()} | self._offering.unlisting.unlisted
         return self._rivals.look(resources, ours, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:

@@ -1,13 +1,12 @@
 """What one pass of the reconcile loop has learned so far, and when passes were made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from device_plugin.agent.desired import Desired
 from device_plugin.agent.reporting.reporter import Refusals
 from device_plugin.agent.steps import Steps
 from device_plugin.errors import AgentError
-from device_plugin.inventory.functions import HcaFunction
 from device_plugin.inventory.model import HolderPod, Inventory
 from gpu_operator.api.v1alpha1.gpu import FaultStatus
 
@@ -34,10 +33,8 @@ class Pass:
     refused: Refusals = field(default_factory=dict)
     steps: dict[str, Steps] = field(default_factory=dict)
     """By the UUID of a GPU: what is still to be created and destroyed."""
+    devices: set[str] = field(default_factory=set)
+    """Ids of all devices on the node: slices, and the functions of its HCAs."""
     faults: Mapping[str, tuple[FaultStatus, ...]] = field(default_factory=dict)
     holders: Mapping[str, Sequence[HolderPod]] = field(default_factory=dict)
     """Pods by slice UUID, those included that the kubelet no longer reports but may still run."""
-
-    def devices(self, functions: Iterable[HcaFunction]) -> set[str]:
-        """Return the ids of all devices on the node: slices, and the functions of its HCAs."""
-        return {s.uuid for s in self.inventory.slices()} | {one.id for one in functions}

@@ -13,6 +13,7 @@ ORDER = {
     "a claim is offered what is left by then": ("_change_instances", "_offer_claims"),
     "a fault hits instances that exist": ("_change_instances", "_inject_faults"),
     "devices are forgotten once they are gone": ("_change_instances", "_forget_devices"),
+    "libraries stay for pods with devices that exist": ("_forget_devices", "_remove_libraries"),
     "the pods that are left are known to events": ("_remove_libraries", "_send_events"),
     "a status has what became of faults": ("_inject_faults", "_report"),
     "a status has the claims' problems": ("_offer_claims", "_report"),
