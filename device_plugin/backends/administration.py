@@ -119,7 +119,9 @@ def _message(line: bytes) -> dict[str, Any]:
 def _checked(reply: dict[str, Any]) -> dict[str, Any]:
     """Return a reply that has a result, or an error with its code and message."""
     match reply:
-        case {"error": {"code": str(), "message": str()}} | {"result": dict()}:
+        case {"error": {"code": str(), "message": str()}}:
+            return reply
+        case {"result": dict()} if "error" not in reply:
             return reply
         case _:
             raise ValueError(f"neither a result nor an error: {str(reply)[:_SHOWN]}")

@@ -72,6 +72,7 @@ ANSWERS = [
     *(b"", b"no JSON\n", b'{"id": 1, "res'),
     *(b"[]\n", b"1\n", b"null\n", b'"id"\n'),
     *(b'{"id": 1}\n', b'{"id": 1, "result": []}\n', b'{"id": 1, "error": "no"}\n'),
+    b'{"id": 1, "error": "no", "result": {}}\n',
     *(b'{"id": 1, "error": {"code": "x"}}\n', b'{"id": 1, "error": {"code": 1, "message": "m"}}\n'),
 ]
 
