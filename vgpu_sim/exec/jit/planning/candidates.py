@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.ir.ssa import SsaFunction
+from vgpu_sim.exec.jit.planning import code_size
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
 
@@ -37,6 +38,11 @@ class Case:
     def width(self) -> int:
         """The width that keeps most lanes busy."""
         return self.shapes[0][0]
+
+    @property
+    def tier(self) -> int:
+        """The tier of one lane: LLVM's passes run unless even that is much code."""
+        return int(self.nodes <= code_size.MAX_NODE_STRIPS)
 
     @property
     def registers(self) -> int:

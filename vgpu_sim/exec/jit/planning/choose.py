@@ -41,10 +41,8 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     Raises:
         PlanError: for a block shape that no kernel has.
     """
-    for candidate in considered(ssa, block, vector_bits):
-        if not candidate.against:
-            return candidate.plan
-    raise AssertionError("the last rule has a plan for every kernel")
+    *_, chosen = considered(ssa, block, vector_bits)
+    return chosen.plan
 
 
 def considered(ssa: SsaFunction, block: Block, vector_bits: int) -> Iterator[Candidate]:
@@ -68,8 +66,7 @@ def _many_blocks(case: Case) -> Iterator[Candidate]:
     count = len(case.ssa.blocks)
     if count > MAX_MASKED_BLOCKS:
         why = f"{count} basic blocks: lanes are not followed where they part and meet"
-        small = int(case.nodes <= code_size.MAX_NODE_STRIPS)
-        yield Candidate(Plan(1, 1, versioned=False, tier=small), why)
+        yield Candidate(Plan(1, 1, versioned=False, tier=case.tier), why)
 
 
 def _much_code(case: Case) -> Iterator[Candidate]:
@@ -94,8 +91,7 @@ def _lane_by_lane(case: Case) -> Iterator[Candidate]:
 
 def _one_lane(case: Case) -> Iterator[Candidate]:
     if case.width == 1:
-        small = int(case.nodes <= code_size.MAX_NODE_STRIPS)
-        yield Candidate(Plan(1, 1, tier=small), "no wider strip keeps more lanes busy")
+        yield Candidate(Plan(1, 1, tier=case.tier), "no wider strip keeps more lanes busy")
 
 
 def _waiting(case: Case) -> Iterator[Candidate]:
@@ -111,7 +107,7 @@ def _streaming(case: Case) -> Iterator[Candidate]:
         why = "as many strips as keep a hot loop's values in registers"
         against = ""
         if not fitting.is_worth_its_strips(ssa, geometry):
-            against = "one group of a large block saves no switches"
+            against = fitting.SAVES_NO_SWITCHES
         elif row_order.crowds(ssa, geometry):
             against = "its rows crowd each other out of the cache"
         elif geometry.strips == 1:

@@ -20,6 +20,7 @@ _ENDING_STRIPS: Final = 4
 _STREAMING_STRIPS: Final = 2
 _LOOP_RESERVE: Final = 4  # registers that a loop's own code wants beside its values
 ATOMIC_LOOP: Final = "a loop updates memory lane by lane: strips gain nothing"
+SAVES_NO_SWITCHES: Final = "one group of a large block saves no switches"
 
 
 def against(ssa: SsaFunction, geometry: Geometry, registers: int) -> str:

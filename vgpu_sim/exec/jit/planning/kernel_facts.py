@@ -30,8 +30,8 @@ def briefly(ssa: SsaFunction) -> bool:
 def updates_in_loops(ssa: SsaFunction) -> bool:
     """Return whether a loop has atomic updates lane by lane: there strips gain nothing.
 
-    Of integers in shared memory whose results nobody reads they are loads and stores in a row, and
-    so, mostly, are sums in global memory (``combined_sums``).
+    Updates of integers in shared memory whose results are unused become loads and stores in a row,
+    and so, mostly, do sums in global memory (``combined_sums``).
     """
     used = used_values(ssa)
     return any(

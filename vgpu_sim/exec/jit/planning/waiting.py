@@ -26,6 +26,8 @@ from vgpu_sim.exec.jit.shapes.geometry import Geometry
 
 _STOPPING_STRIPS: Final = 8
 _CROWDED_STRIPS: Final = 2  # they share factors; sums are stored and loaded anyway
+_TOO_MUCH_CODE: Final = "too much code"
+_MAY_PART: Final = "its lanes may part where threads wait"
 
 
 def whole_block(case: Case) -> Iterator[Candidate]:
@@ -47,8 +49,10 @@ def whole_block(case: Case) -> Iterator[Candidate]:
     against = ""
     if strips * case.nodes > code_size.MAX_NODE_STRIPS:
         against = _TOO_MUCH_CODE
-    elif not fitting.is_worth_its_strips(ssa, whole) or not stops.legal(ssa, whole):
-        against = "its lanes may part where threads wait"
+    elif not fitting.is_worth_its_strips(ssa, whole):
+        against = fitting.SAVES_NO_SWITCHES
+    elif not stops.legal(ssa, whole):
+        against = _MAY_PART
     elif ssa.graph.loops:
         live = each * _live_at_stops(ssa, whole)
         against = fitting.excess(live, case.registers, "where threads wait, a group")
@@ -62,24 +66,23 @@ def together(case: Case) -> Iterator[Candidate]:
     # Else a switch costs little beside the loops.
     hot = not loops or any(b in body for b, _ in stops.stops(ssa) for body in loops)
     for width, padding in case.shapes:
-        why = "threads wait: as many strips as wait together and keep their registers"
-        if width < case.width:
-            why = f"lanes of a wider strip than {width} may part where threads wait"
+        why = _why(case, width)
         found = _groups(case, width, padding)
-        one = Plan(width, 1, padding=padding)
         if not found:
-            yield Candidate(one, why, _TOO_MUCH_CODE)
+            yield Candidate(Plan(width, 1, padding=padding), why, _TOO_MUCH_CODE)
         # Lanes that part in a strip part in every group of such strips.
         elif not stops.legal(ssa, found[0]):
-            yield Candidate(plan_of(found[0]), why, "its lanes may part where threads wait")
+            yield Candidate(plan_of(found[0]), why, _MAY_PART)
         else:
             yield from _strips(case, found, why, hot=hot)
             return
-    small = int(case.nodes <= code_size.MAX_NODE_STRIPS)
-    why = "threads wait: as many strips as wait together and keep their registers"
-    if case.width > 1:
-        why = "lanes of a wider strip than 1 may part where threads wait"
-    yield Candidate(Plan(1, 1, tier=small), why)
+    yield Candidate(Plan(1, 1, tier=case.tier), _why(case, 1))
+
+
+def _why(case: Case, width: int) -> str:
+    if width < case.width:
+        return f"lanes of a wider strip than {width} may part where threads wait"
+    return "threads wait: as many strips as wait together and keep their registers"
 
 
 def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometry]:
@@ -100,14 +103,14 @@ def _groups(case: Case, width: int, padding: geometries.Padding) -> list[Geometr
 
 
 def _strips(case: Case, found: list[Geometry], why: str, *, hot: bool) -> Iterator[Candidate]:
-    """Yield groups of one width that may wait, the widest that suits last."""
+    """Yield groups of one width, from the one with most strips to the one with fewest."""
     ssa, registers = case.ssa, case.registers
     if sum_chains.crowded(ssa, registers):
         found = [g for g in found if g.strips <= _CROWDED_STRIPS] or found[:1]
     for geometry in reversed(found[1:]):
         against = _against(ssa, geometry, registers, hot=hot)
         if not against and not stops.legal(ssa, geometry):
-            against = "its lanes may part where threads wait"
+            against = _MAY_PART
         yield Candidate(plan_of(geometry), why, against)
     yield Candidate(plan_of(found[0]), why)
 
@@ -132,6 +135,3 @@ def _against(ssa: SsaFunction, geometry: Geometry, registers: int, *, hot: bool)
 
 def _live_at_stops(ssa: SsaFunction, geometry: Geometry) -> int:
     return LiveVectors(analyse(ssa, geometry, assume_guards=True)).at_stops()
-
-
-_TOO_MUCH_CODE: Final = "too much code"
