@@ -10,6 +10,7 @@ BIN := .venv/bin
 # More test processes than cores: many tests wait, for a clock or for a process that they started.
 JOBS ?= $(shell expr $$(nproc) \* 3 / 2)
 PYTEST := $(BIN)/python -m pytest
+E2E := --with-e2e --maxfail 5 tests/e2e -n 2 --dist loadgroup
 # Hundreds of processes import the same modules: one of them compiles each, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -21,21 +22,27 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# The cluster comes first: the chart's tests need its helm. On it everything runs on the JIT; on the
-# interpreter what depends on the backend, and helm uninstall at the very end. A test of processes
-# that fails beside others runs once more alone, and is named (tests/support/failed_alone.py).
-test: venv judge ## everything: unit, golden, ABI and conformance tests, then the same product on kind
+# The end-to-end tests mostly wait, so all others run beside them. A test of processes that fails beside
+# others runs once more alone, and is named (tests/support/failed_alone.py).
+test: venv judge ## everything: unit, golden, ABI and conformance tests, beside them the product on kind
 	@deploy/kind/up
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
+	@status=0; tests/beside tests '$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60' \
+	  cluster 'make test-cluster' || status=$$?; \
+	if ((status & 1)); then $(PYTEST) --failed-alone; fi; \
+	((status < 2)) || { echo 'error: end-to-end tests failed' >&2; exit 1; }
+
+# On the JIT everything runs; on the interpreter what depends on the backend, and helm uninstall at the
+# very end. RDMA's tests run beside those of GPUs (tests/e2e/conftest.py).
+test-cluster: venv # the end-to-end tests alone, on the cluster of deploy/kind/up
 	@deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e --maxfail 5 tests/e2e -m 'not last and not soak'
+	deploy/kind/shell $(PYTEST) $(E2E) -m 'not last and not soak'
 	@TESSERA_BACKEND=interp deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e --maxfail 5 tests/e2e -m 'backend or last'
+	deploy/kind/shell $(PYTEST) $(E2E) -m 'backend or last'
 
 soak: venv ## what `make test` leaves out for its length: more restarts, more storms; on its cluster
 	@deploy/kind/up
 	@deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e --maxfail 5 tests/e2e -m soak --timeout 3600
+	deploy/kind/shell $(PYTEST) $(E2E) -m soak --timeout 3600
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
@@ -113,4 +120,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv judge
+.PHONY: help demo test test-cluster soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv judge

@@ -53,11 +53,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = failed_alone.selected(config, items)
 
 
+def _keeps_failures(config: pytest.Config) -> bool:
+    """Return whether ``--failed-alone`` may run this run's failures again: not those on a cluster."""
+    if hasattr(config, "workerinput"):
+        return False
+    return not (config.getoption("--failed-alone") or config.getoption("--with-e2e"))
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Forget the failures of an earlier run."""
-    config = session.config
-    if not hasattr(config, "workerinput") and not config.getoption("--failed-alone"):
-        failed_alone.record(config, [])
+    if _keeps_failures(session.config):
+        failed_alone.record(session.config, [])
 
 
 def pytest_terminal_summary(
@@ -68,9 +74,9 @@ def pytest_terminal_summary(
     failed = [
         (r.nodeid, str(r.longrepr)) for key in ("failed", "error") for r in stats.get(key, [])
     ]
-    if not config.getoption("--failed-alone"):
+    if _keeps_failures(config):
         failed_alone.record(config, failed)
-    elif not failed:
+    elif config.getoption("--failed-alone") and not failed:
         for report in stats.get("passed", []):
             terminalreporter.line(f"FLAKY {report.nodeid} - failed beside others, passed alone")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster import SAMPLE_IMAGE, Cluster, layout_of, until
+from cluster_lock import ClusterLock, do_once
 from rdma_nodes import two_nodes
 from restored_cluster import restore_cluster
 
@@ -22,10 +23,16 @@ RESTRICTED_SECURITY = {
 # last nothing is left to test.
 EARLY = ("test_resources.py", "test_restarts.py", "test_operator_restarts.py")
 LATE = ("test_retirement.py", "test_uninstall.py")
+_held = ClusterLock()
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files in the order in which they cost least waiting."""
+    """Put the files in the order in which they cost least waiting, and RDMA's into a group of their own.
+
+    xdist runs each group in one process, in this order (``--dist loadgroup``). Tests that need slices
+    are one group, as they count and change those of both nodes.
+    """
 
     def place(item: pytest.Item) -> int:
         name = item.path.name
@@ -34,6 +41,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return EARLY.index(name) - len(EARLY) if name in EARLY else 0
 
     items.sort(key=place)
+    for item in items:
+        rdma = item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices")
+        item.add_marker(pytest.mark.xdist_group("rdma" if rdma else "slices"))
+
+
+def _alone(item: pytest.Item | None) -> bool:
+    return item is not None and item.get_closest_marker("alone") is not None
+
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)  # waiting does not count as the test's time
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Run a test that needs the cluster alone while no other process runs one.
+
+    Such tests of one file that follow each other keep the lock: a fixture of the file may have changed
+    the whole cluster for them.
+    """
+    if not _held.locked:
+        _held.lock(alone=_alone(item))
+    yield
+    if not (_alone(item) and _alone(nextitem) and nextitem and nextitem.path == item.path):
+        _held.unlock()
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +69,7 @@ def whole_cluster() -> Cluster:
     """The cluster as ``deploy/install`` leaves it, with the demo's own pods out of the way."""
     cluster = Cluster()
     cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
-    restore_cluster(cluster)
+    do_once("restored", lambda: restore_cluster(cluster))
     return cluster
 
 

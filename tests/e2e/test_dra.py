@@ -105,6 +105,7 @@ def test_slices_that_somebody_deletes_are_back_at_once(whole_cluster: Cluster, n
     assert not before & {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
 
 
+@pytest.mark.alone
 def test_slices_survive_a_restart_of_the_kubelet(whole_cluster: Cluster, node: str) -> None:
     before = {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
     in_node(node, "systemctl", "restart", "kubelet")

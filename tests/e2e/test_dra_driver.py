@@ -8,6 +8,7 @@ import pytest
 from cluster import SYSTEM, Cluster, pod_of, until
 from dra_claims import ALLOCATION, claim, exactly, pod
 
+pytestmark = pytest.mark.alone
 SMALL = "mig-1g.10gb.tessera.dev"
 HOLD = ("--n", "100001", "--hold", "600")
 

@@ -20,6 +20,7 @@ import helm_release
 import pytest
 from cluster import EXAMPLES, SAMPLE_IMAGE, Cluster, forwarded, pod_of, until
 
+pytestmark = pytest.mark.alone
 VALUES = (
     "resourcePrefix=nvidia.com",
     "migStrategy=single",

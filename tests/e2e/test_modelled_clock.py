@@ -15,7 +15,7 @@ POOL = "e2e-clock"
 BOARD = "a30"
 PROGRAM = Path(__file__).parents[1] / "support" / "timed_vecadd.py"
 PTX = EXAMPLES / "vecadd.ptx"
-pytestmark = pytest.mark.backend
+pytestmark = [pytest.mark.alone, pytest.mark.backend]
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import schedulable
 import yaml
 from cluster import SAMPLE_IMAGE, Cluster, until
 
+pytestmark = pytest.mark.alone
 CORPUS = Path(__file__).parents[1] / "support" / "manifests"
 OFFERED = {"nvidia.com/gpu": 1, "nvidia.com/mig-1g.10gb": 7}
 

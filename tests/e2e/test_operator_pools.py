@@ -61,6 +61,7 @@ def test_an_unknown_board_lists_the_known_ones_and_touches_no_node(scratch: Clus
     assert {g["spec"]["pool"] for g in scratch.get("gpus")["items"]} == {"demo"}
 
 
+@pytest.mark.alone
 def test_a_node_that_joins_and_leaves_a_pool(scratch: Cluster) -> None:
     """The control plane's node: bare, then with GPUs, then bare again."""
     (node,) = (

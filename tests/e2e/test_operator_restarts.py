@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cluster import Cluster, layout_of, until
 
+pytestmark = pytest.mark.alone
 Manifest = Callable[..., dict[str, Any]]
 SYSTEM = Cluster("tessera-system")
 

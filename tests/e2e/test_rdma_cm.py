@@ -85,6 +85,7 @@ def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
 
 
 @PLACES
+@pytest.mark.slices
 @pytest.mark.skipif(not HEADERS.exists(), reason=f"NOT RUN: no {HEADERS}: librdmacm-dev")
 def test_a_pod_writes_another_s_gpu_memory(
     namespace: Cluster,

@@ -115,6 +115,7 @@ def test_ib_write_bw_plays_between_two_pods(namespace: Cluster, example: str) ->
         assert f"255:255:{as_printed}" in logs, "the GID is the pod's own IP"
 
 
+@pytest.mark.slices
 def test_a_restricted_pod_has_its_device_and_a_slice_beside_it(namespace: Cluster) -> None:
     """As nobody, with a read-only root, and without a variable set for it."""
     command = (
@@ -226,6 +227,7 @@ def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster)
     assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "victim", ["tessera-agent", pytest.param("tessera-kubelet", marks=pytest.mark.soak)]
 )
@@ -242,6 +244,7 @@ def test_queue_pairs_outlive_the_agent(namespace: Cluster, victim: str) -> None:
     assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded", namespace.logs("next")
 
 
+@pytest.mark.alone
 def test_after_hcad_s_end_programs_fail_and_the_device_comes_back(namespace: Cluster) -> None:
     node = gpu_node(namespace)
     namespace.apply(rdma_pod("stays", "sleep 600", node))

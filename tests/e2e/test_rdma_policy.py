@@ -162,6 +162,7 @@ def test_an_agent_has_no_other_rights(whole_cluster: Cluster, verb: str, what: s
         whole_cluster.kubectl("auth", "can-i", verb, what, f"--as={account}")
 
 
+@pytest.mark.alone
 def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
     """Its agent's processes are stopped, as on a node that hangs, and go on afterwards."""
     namespace.apply(policy("quiet"))

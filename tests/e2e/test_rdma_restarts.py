@@ -19,6 +19,7 @@ from rdma_nodes import (
     writes,
 )
 
+pytestmark = pytest.mark.alone
 ROLLOUT_S = 120  # of all nodes, one after the other
 GOES_ON_S = 60
 ENDLESS = "ib_write_bw -F -D 1 --run_infinitely"  # prints a line every second

@@ -305,6 +305,7 @@ def stopped(node: str) -> Iterator[None]:
         signal("CONT")
 
 
+@pytest.mark.alone
 def test_where_it_cannot_be_had_the_policy_says_so(lab: Lab) -> None:
     with stopped(lab.nodes[1]):
         policy, condition = "rdmanetworkpolicy/deny-writes", lab.cluster.condition
@@ -337,6 +338,7 @@ def test_a_veth_without_rules_passes_nothing(lab: Lab) -> None:
         in_network_of(node, "ip", "link", "del", names[0])
 
 
+@pytest.mark.alone
 def test_linkd_that_is_told_to_stop_leaves_nothing_and_the_next_begins_anew(lab: Lab) -> None:
     node = lab.nodes[1]
     assert rules_on(node).count("tessera_segments") >= 2

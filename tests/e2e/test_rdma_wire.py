@@ -163,6 +163,7 @@ def server_memory(ip: str, address: int) -> bytes:
     pytest.skip("NOT RUN: processes of the nodes are not to be seen from here")
 
 
+@pytest.mark.alone
 def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """Who has NET_RAW and NET_ADMIN, and knows all numbers and keys, writes as little as others.
 

@@ -179,11 +179,13 @@ class Moments:
         return outcomes
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("kind", SHORT)
 def test_no_pod_fails_around_a_restart(namespace: Cluster, sample_pod: Manifest, kind: str) -> None:
     Moments(namespace, sample_pod, kind).check(restarts=2, pods=5)
 
 
+@pytest.mark.alone
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", RESTARTS)
 def test_no_pod_fails_at_any_of_many_moments_of_a_restart(

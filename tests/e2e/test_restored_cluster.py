@@ -4,6 +4,7 @@ import pytest
 from cluster import Cluster, layout_of
 from restored_cluster import restore_cluster
 
+pytestmark = pytest.mark.alone
 LABEL = "gpu.tessera.dev/mig.config"
 
 

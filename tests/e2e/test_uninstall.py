@@ -8,6 +8,7 @@ from cluster import Cluster, in_node, until
 OURS = ("gpu.tessera.dev/", "rdma.tessera.dev/")
 
 
+@pytest.mark.alone
 @pytest.mark.last
 def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Cluster) -> None:
     command = ["helm", "uninstall", "tessera", "-n", "tessera-system", "--timeout", "4m"]

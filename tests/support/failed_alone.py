@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 KEY = "tessera/failed"
-# Of processes as such; the second line starts engines with threads through a rig.
+# Of processes as such; the second line starts engines with threads through C.
 OF_PROCESSES = (
     *("tests/abi/", "tests/integration/"),
     *("tests/unit/vgpu_sim/hca", "tests/unit/vgpu_sim/rdmacm/"),
 )
-# What a unit test imports to start a process or a thread of its own.
-STARTS = re.compile(
-    r"^(?:import|from) (?:asyncio|multiprocessing|subprocess|threading)\b", re.MULTILINE
-)
+# What a unit test, or a module of these folders that it uses, imports to start a process or a thread.
+STARTS = {"asyncio", "multiprocessing", "subprocess", "threading"}
+RIGS = ("tests/support", "tests")
+_IMPORT = re.compile(r"^(?:import|from) ([\w.]+)", re.MULTILINE)
 CRASH = "crash: "
 LEFT = "left by another test: "  # a process, a file; the other test is blamed by its own failure
 LATE = "too late: "  # pytest-timeout ended it: what hangs hangs alone as well
@@ -51,8 +51,23 @@ def may_lose(name: str, root: Path) -> bool:
     """Return whether a busy machine can break a test: it has processes or threads, or came too late."""
     if name.startswith((*EXCUSED, *OF_PROCESSES)):
         return True
-    file = root / name.partition("::")[0]
-    return file.is_file() and STARTS.search(file.read_text()) is not None
+    return _starts(root / name.partition("::")[0], root, set())
+
+
+def _starts(file: Path, root: Path, seen: set[Path]) -> bool:
+    """Return whether a file, or a rig that it imports, imports what starts processes or threads."""
+    if file in seen or not file.is_file():
+        return False
+    seen.add(file)
+    names = _IMPORT.findall(file.read_text())
+    if not STARTS.isdisjoint(names):
+        return True
+    paths = [root / rigs / name.replace(".", "/") for rigs in RIGS for name in names]
+    return any(
+        _starts(found, root, seen)
+        for path in paths
+        for found in (path.with_suffix(".py"), path / "__init__.py")
+    )
 
 
 def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:

@@ -41,6 +41,16 @@ def test_so_does_a_unit_test_that_starts_processes():
     assert failed_alone.selected(after((item.nodeid, "slow")), [item]) == [item]
 
 
+def test_so_does_one_that_starts_them_through_a_rig(tmp_path):
+    (tmp_path / "tests/support").mkdir(parents=True)
+    (tmp_path / "tests/support/rig.py").write_text("import deeper\n")
+    (tmp_path / "tests/support/deeper.py").write_text("from subprocess import Popen\nimport rig\n")
+    (tmp_path / "tests/test_a.py").write_text("import json\nfrom rig import run\n")
+    (tmp_path / "tests/test_b.py").write_text("import json\n")
+    assert failed_alone.may_lose("tests/test_a.py::test_one", tmp_path)
+    assert not failed_alone.may_lose("tests/test_b.py::test_one", tmp_path)
+
+
 def test_so_does_what_was_ended_for_its_time():
     item = SimpleNamespace(nodeid="tests/unit/deploy/test_failed_alone.py::test_one")
     report = "Failed: Timeout (>300.0s) from pytest-timeout."

@@ -10,7 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"
 FILES = [p for p in DEPLOY.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
-SCRIPTS = [p for p in [*FILES, ROOT / ".ci/run"] if p.read_text().startswith("#!/usr/bin/env bash")]
+BESIDE = ROOT / "tests/beside"
+SCRIPTS = [
+    p for p in [*FILES, ROOT / ".ci/run", BESIDE] if p.read_text().startswith("#!/usr/bin/env bash")
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)
@@ -59,3 +62,26 @@ def test_a_failing_step_stops_at_its_first_error_and_shows_the_log(tmp_path: Pat
     assert "after" not in done.stderr
     assert "work.log" in done.stderr
     assert "not reached" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "status"),
+    [
+        ("true", "true", 0),
+        ("false", "true", 1),
+        ("true", "false", 2),
+        ("false | true", "exit 7", 3),
+    ],
+)
+def test_beside_reports_which_command_failed(first: str, second: str, status: int) -> None:
+    assert subprocess.run([BESIDE, "a", first, "b", second], check=False).returncode == status
+
+
+def test_commands_run_beside_each_other_and_their_lines_are_named(tmp_path: Path) -> None:
+    """Each command waits for a file that the other makes."""
+    os.mkfifo(tmp_path / "pipe")
+    commands = ("a", "echo 1 > pipe; nice", "b", "cat pipe; echo late >&2; nice")
+    done = subprocess.run([BESIDE, *commands], cwd=tmp_path, capture_output=True, timeout=60)
+    own = os.nice(0)
+    expected = {f"a| {min(own + 10, 19)}", "b| 1", "b| late", f"b| {own}"}
+    assert set(done.stdout.decode().splitlines()) == expected

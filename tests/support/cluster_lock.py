@@ -1,0 +1,69 @@
+"""A lock on the cluster: most end-to-end tests share it, those that restart its parts have it alone.
+
+Two pytest processes run end-to-end tests beside each other (``pytest -n 2 --dist loadgroup``): RDMA's
+in one, all others in the other. A test marked ``alone`` restarts or upgrades what the tests of the
+other process use, so it runs while no other test does.
+"""
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+# xdist sets it in each of its processes, to the same value in one run.
+_RUN = "PYTEST_XDIST_TESTRUNUID"
+
+
+def _folder() -> Path:
+    path = Path(tempfile.gettempdir()) / f"tessera-e2e-{os.environ.get(_RUN, os.getpid())}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def _locked(name: str, mode: int) -> Iterator[None]:
+    with (_folder() / name).open("a") as file:  # closing the file unlocks it
+        fcntl.flock(file, mode)
+        yield
+
+
+class ClusterLock:
+    """The lock of one process on the cluster, for one test at a time."""
+
+    def __init__(self) -> None:
+        self._held: contextlib.ExitStack | None = None
+
+    @property
+    def locked(self) -> bool:
+        return self._held is not None
+
+    def lock(self, *, alone: bool) -> None:
+        """Wait until this process may use the cluster, alone or together with others.
+
+        The lock ``next`` is held while a process waits: without it, processes that share the cluster
+        could go on for ever in front of one that waits to have it alone.
+        """
+        assert self._held is None
+        with _locked("next", fcntl.LOCK_EX), contextlib.ExitStack() as held:
+            held.enter_context(_locked("cluster", fcntl.LOCK_EX if alone else fcntl.LOCK_SH))
+            self._held = held.pop_all()
+
+    def unlock(self) -> None:
+        """Let other processes go on."""
+        assert self._held is not None
+        self._held.close()
+        self._held = None
+
+
+def do_once(name: str, action: Callable[[], None]) -> None:
+    """Run an action in the first process of a run that gets here; the others wait until it is done.
+
+    If the action raises, the next process tries again.
+    """
+    with _locked(f"{name}.lock", fcntl.LOCK_EX):
+        done = _folder() / f"{name}.done"
+        if not done.exists():
+            action()
+            done.touch()

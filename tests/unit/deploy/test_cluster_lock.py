@@ -1,0 +1,73 @@
+"""The lock under which end-to-end tests of two processes share the cluster."""
+
+import threading
+import time
+
+import pytest
+from cluster_lock import ClusterLock, do_once
+
+WAIT_S = 30
+
+
+@pytest.fixture(autouse=True)
+def own_run(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    """Locks of this test, in a folder of its own."""
+    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "run")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+
+
+def locked_soon(lock: ClusterLock, *, alone: bool) -> threading.Event:
+    """Lock in a thread of its own; return the event of having it."""
+    has = threading.Event()
+
+    def wait() -> None:
+        lock.lock(alone=alone)
+        has.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    return has
+
+
+def test_tests_share_the_cluster_and_one_that_needs_it_alone_waits() -> None:
+    one, two, alone = ClusterLock(), ClusterLock(), ClusterLock()
+    one.lock(alone=False)
+    two.lock(alone=False)
+    has = locked_soon(alone, alone=True)
+    for shared in (one, two):
+        assert not has.wait(0.1)
+        shared.unlock()
+    assert has.wait(WAIT_S)
+    later = locked_soon(one, alone=False)
+    assert not later.wait(0.1)
+    alone.unlock()
+    assert later.wait(WAIT_S)
+    one.unlock()
+    assert not any(lock.locked for lock in (one, two, alone))
+
+
+def test_one_that_waits_to_be_alone_comes_before_those_that_share_later() -> None:
+    first, alone, later = ClusterLock(), ClusterLock(), ClusterLock()
+    first.lock(alone=False)
+    has = locked_soon(alone, alone=True)
+    time.sleep(0.1)  # it waits now
+    has_later = locked_soon(later, alone=False)
+    assert not has_later.wait(0.1)
+    first.unlock()
+    assert has.wait(WAIT_S)
+    assert not has_later.is_set()
+    alone.unlock()
+    assert has_later.wait(WAIT_S)
+    later.unlock()
+
+
+def test_an_action_is_done_once_and_again_where_it_failed() -> None:
+    done: list[int] = []
+
+    def fail() -> None:
+        raise OSError("no")
+
+    with pytest.raises(OSError, match="no"):
+        do_once("restored", fail)
+    for number in (1, 2):
+        do_once("restored", lambda number=number: done.append(number))  # type: ignore[misc]
+    assert done == [1]
