@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from device_plugin.errors import DaemonError, DaemonUnreachable
+from vgpu_sim.system.json_lines import check_reply, decode_object, read_lines
 
 SUBSCRIBED = "subscribed"
-_MAX_LINE_BYTES = 4 << 20
-_SHOWN = 80  # characters of a message that is not understood
 
 
 class Administration:
@@ -62,8 +61,8 @@ class Administration:
             with self._connect() as connection:
                 connection.settimeout(None)
                 connection.sendall(b'{"id":0,"method":"subscribe","params":{}}\n')
-                for line in _lines(connection):
-                    message = _message(line)
+                for line in read_lines(connection):
+                    message = decode_object(line)
                     if "event" in message:
                         yield message
                     elif "result" in message:
@@ -79,12 +78,12 @@ class Administration:
             self.close()  # the daemon was restarted since the last request
         if self._connection is None:
             self._connection = self._connect()
-            self._lines = _lines(self._connection)
+            self._lines = read_lines(self._connection)
         self._connection.sendall(json.dumps(request).encode() + b"\n")
         while True:
-            reply = _message(next(self._lines))
+            reply = decode_object(next(self._lines))
             if reply.get("id") == request["id"]:
-                return _checked(reply)
+                return check_reply(reply)
 
     def _connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -107,37 +106,3 @@ def _hung_up(connection: socket.socket) -> bool:
     poller = select.poll()  # select() knows 1,024 descriptors
     poller.register(connection, select.POLLIN)
     return bool(poller.poll(0))  # nothing is under way: what can be read is the end
-
-
-def _message(line: bytes) -> dict[str, Any]:
-    message = json.loads(line)
-    if not isinstance(message, dict):
-        raise ValueError(f"not a JSON object: {line[:_SHOWN]!r}")
-    return message
-
-
-def _checked(reply: dict[str, Any]) -> dict[str, Any]:
-    """Return a reply that has a result, or an error with its code and message."""
-    match reply:
-        case {"error": {"code": str(), "message": str()}}:
-            return reply
-        case {"result": dict()} if "error" not in reply:
-            return reply
-        case _:
-            raise ValueError(f"neither a result nor an error: {str(reply)[:_SHOWN]}")
-
-
-def _lines(connection: socket.socket) -> Iterator[bytes]:
-    buffer = b""
-    while True:
-        head, separator, rest = buffer.partition(b"\n")
-        if separator:
-            buffer = rest
-            yield head
-            continue
-        if len(buffer) > _MAX_LINE_BYTES:
-            raise ValueError("a line without an end")
-        data = connection.recv(65536)
-        if not data:
-            return
-        buffer += data

@@ -2,13 +2,17 @@
 
 import json
 import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from vgpu_sim.gpud.admin.server import SOCKET_NAME
 from vgpu_sim.gpud.errors import GpudError
 from vgpu_sim.hal.admin import Inventory
+from vgpu_sim.system.json_lines import check_reply, decode_object, read_lines
+
+_T = TypeVar("_T")
 
 
 class AdminRefused(GpudError):
@@ -20,7 +24,7 @@ class AdminRefused(GpudError):
 
 
 class AdminClient:
-    """A connection to a gpud's ``gpud.sock``, or a like one. Raises OSError when nobody serves."""
+    """A connection to a gpud's ``gpud.sock``, or a like one. Raises OSError without a daemon."""
 
     def __init__(
         self, run_dir: Path, timeout_seconds: float = 30.0, name: str = SOCKET_NAME
@@ -32,7 +36,7 @@ class AdminClient:
         except OSError:
             self._socket.close()
             raise
-        self._lines = self._socket.makefile("rb")
+        self._lines: Iterator[bytes] = read_lines(self._socket)
         self._number = 0
         self._events: list[dict[str, Any]] = []
 
@@ -49,7 +53,6 @@ class AdminClient:
 
     def close(self) -> None:
         """Hang up."""
-        self._lines.close()
         self._socket.close()
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
@@ -57,7 +60,7 @@ class AdminClient:
 
         Raises:
             AdminRefused: gpud's own error.
-            OSError: gpud hung up or does not answer.
+            OSError: gpud hung up, does not answer, or sent what is no reply.
         """
         self._number += 1
         request = {"id": self._number, "method": method, "params": params}
@@ -67,6 +70,7 @@ class AdminClient:
             if "event" in reply:
                 self._events.append(reply)
                 continue
+            reply = self._understood(check_reply, reply)
             if "error" in reply:
                 raise AdminRefused(reply["error"]["code"], reply["error"]["message"])
             result: dict[str, Any] = reply["result"]
@@ -91,8 +95,15 @@ class AdminClient:
         return events
 
     def _read(self) -> dict[str, Any]:
-        line = self._lines.readline()
-        if not line:
+        line = self._understood(next, self._lines, None)
+        if line is None:
             raise ConnectionResetError("gpud closed the administration socket")
-        message: dict[str, Any] = json.loads(line)
-        return message
+        return self._understood(decode_object, line)
+
+    def _understood(self, read: Callable[..., _T], *arguments: Any) -> _T:
+        """Read from the daemon; what is no message of the protocol ends the connection."""
+        try:
+            return read(*arguments)
+        except ValueError as err:
+            self.close()
+            raise ConnectionAbortedError(f"the administration socket: {err}") from err
