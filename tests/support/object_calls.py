@@ -1,4 +1,4 @@
-"""Which C file of a library calls which other one, read from their objects."""
+"""Which C file of a library uses which other one, by calls or by data, read from their objects."""
 
 import subprocess
 from collections import defaultdict
@@ -26,38 +26,65 @@ def compile_objects(part: build.Part, directory: Path) -> dict[str, Path]:
     return objects
 
 
-def _read(path: Path) -> tuple[set[str], set[str]]:
-    """Return the functions that an object defines for others and those of others that it calls."""
+_DATA = {"STT_OBJECT", "STT_TLS", "STT_COMMON"}
+
+
+def _read(path: Path) -> tuple[dict[str, str], set[str], set[str]]:
+    """Return what an object defines for others, with its type; what it calls; all that it refers to."""
     with path.open("rb") as stream:
         elf = ELFFile(stream)
         symbols = elf.get_section_by_name(".symtab")
         defined = {
-            one.name
+            one.name: one["st_info"]["type"]
             for one in symbols.iter_symbols()
             if one["st_info"]["bind"] != "STB_LOCAL" and one["st_shndx"] != "SHN_UNDEF"
         }
-        called = {
-            symbols.get_symbol(one["r_info_sym"]).name
-            for section in elf.iter_sections()
-            if section["sh_type"] == "SHT_RELA"
-            for one in section.iter_relocations()
-            if one["r_info_type"] in CALLS[elf["e_machine"]]
-        }
-    return defined, called - defined
+        called, referred = set(), set()
+        for section in elf.iter_sections():
+            if section["sh_type"] != "SHT_RELA":
+                continue
+            for one in section.iter_relocations():
+                name = symbols.get_symbol(one["r_info_sym"]).name
+                referred.add(name)
+                if one["r_info_type"] in CALLS[elf["e_machine"]]:
+                    called.add(name)
+    return defined, called - set(defined), referred - set(defined)
 
 
 def calls_between(objects: Mapping[str, Path]) -> dict[str, set[str]]:
     """Return, for each file, the files whose functions it calls."""
+    return _between(objects, data=False)
+
+
+def uses_between(objects: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return, for each file, the files whose functions it calls or whose variables it names.
+
+    A function whose address is only stored, in a table for instance, is not used by that file.
+    """
+    return _between(objects, data=True)
+
+
+def _between(objects: Mapping[str, Path], *, data: bool) -> dict[str, set[str]]:
     read = {name: _read(path) for name, path in objects.items()}
-    home = {symbol: name for name, (defined, _) in read.items() for symbol in defined}
+    home = {symbol: name for name, (defined, _, _) in read.items() for symbol in defined}
+    variables = {
+        symbol
+        for defined, _, _ in read.values()
+        for symbol, kind in defined.items()
+        if kind in _DATA
+    }
     return {
-        name: {home[symbol] for symbol in called if symbol in home}
-        for name, (_, called) in read.items()
+        name: {
+            home[symbol]
+            for symbol in called | (referred & variables if data else set())
+            if symbol in home
+        }
+        for name, (_, called, referred) in read.items()
     }
 
 
 def circles(calls: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Return every set of files that can call each other in a circle (Tarjan's components)."""
+    """Return every set of files that use each other in a circle (Tarjan's components)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

@@ -11,7 +11,6 @@
 #include "log.h"
 #include "process.h"
 
-_Atomic uint32_t tsr_process_state = TSR_LOADED;
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Weak, for the library must load where only one of them exists (glibc, musl). */

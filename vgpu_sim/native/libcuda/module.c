@@ -16,8 +16,6 @@
 #include "wait.h"
 #include "request.h"
 
-pthread_mutex_t tsr_module_lock = PTHREAD_MUTEX_INITIALIZER;
-
 /* The image in a descriptor, or -1. */
 int tsr_memory_file(const void *image, size_t bytes) {
   const int fd = (int)syscall(SYS_memfd_create, "tessera-image", 1u /* MFD_CLOEXEC */);

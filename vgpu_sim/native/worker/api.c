@@ -10,8 +10,6 @@
 #include "internal.h"
 #include "platform.h"
 
-worker tw;
-
 /* A memfd whose size nobody can change any more; its first `populated` bytes are allocated. */
 static int create_memory(const char *name, uint64_t bytes, uint64_t populated) {
   int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);

@@ -20,8 +20,6 @@ enum { HANDLER_STACK_BYTES = 1 << 16 };
 static const uint64_t RESOLVE_TIMEOUT_NS = 3 * UINT64_C(1000000000);
 static const uint64_t REPORT_TIMEOUT_NS = 2 * UINT64_C(1000000000);
 
-__thread thread_activity tw_current __attribute__((tls_model("initial-exec")));
-
 static uint32_t claimed;  /* atomic */
 static tessera_worker_fault_origin origin; /* written by whoever claimed, before the owner asks */
 static uint32_t resolved; /* futex */

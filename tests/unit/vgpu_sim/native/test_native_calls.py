@@ -1,20 +1,27 @@
-"""Calls between the C files of a library run one way: no file calls back, however far round."""
+"""Uses between the C files of a library run one way: no file calls or names back, however far round."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
-from object_calls import callers, calls_between, circles, compile_objects
+from object_calls import callers, calls_between, circles, compile_objects, uses_between
 
 from vgpu_sim.native import build
 
 
 @pytest.fixture(scope="module", params=build.parts(), ids=lambda part: part.library)
-def calls(request, tmp_path_factory) -> dict[str, set[str]]:
-    return calls_between(compile_objects(request.param, tmp_path_factory.mktemp("objects")))
+def objects(request, tmp_path_factory) -> dict[str, Path]:
+    return compile_objects(request.param, tmp_path_factory.mktemp("objects"))
 
 
-def test_no_calls_run_in_a_circle(calls):
-    assert circles(calls) == []
+@pytest.fixture(scope="module")
+def calls(objects) -> dict[str, set[str]]:
+    return calls_between(objects)
+
+
+def test_no_uses_run_in_a_circle(objects):
+    """Neither by calls nor by variables."""
+    assert circles(uses_between(objects)) == []
 
 
 def test_the_calls_are_seen(calls):
@@ -37,6 +44,16 @@ def test_what_all_client_libraries_share_calls_none_of_them(calls):
             assert {other.split("/")[0] for other in others} <= {"client"}, file
 
 
+def compiled(folder: Path, texts: dict[str, str]) -> dict[str, Path]:
+    objects = {}
+    for name, text in texts.items():
+        (folder / f"{name}.c").write_text(text)
+        objects[name] = folder / f"{name}.o"
+        command = [build.compiler(), "-fPIC", "-c", str(folder / f"{name}.c")]
+        subprocess.run([*command, "-o", str(objects[name])], check=True)
+    return objects
+
+
 def test_a_circle_is_found(tmp_path):
     texts = {
         "a": "void b(void); void a(void) { b(); }",
@@ -44,10 +61,17 @@ def test_a_circle_is_found(tmp_path):
         "c": "void a(void); void c(void) { a(); }",
         "d": "void a(void); void d(void) { a(); }",
     }
-    objects = {}
-    for name, text in texts.items():
-        (tmp_path / f"{name}.c").write_text(text)
-        objects[name] = tmp_path / f"{name}.o"
-        command = [build.compiler(), "-fPIC", "-c", str(tmp_path / f"{name}.c")]
-        subprocess.run([*command, "-o", str(objects[name])], check=True)
-    assert circles(calls_between(objects)) == [["a", "b", "c"]]
+    assert circles(calls_between(compiled(tmp_path, texts))) == [["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("storage", ["", "__thread "])
+def test_a_circle_through_a_variable_is_found_and_a_table_of_functions_is_none(tmp_path, storage):
+    texts = {
+        "a": f"extern {storage}int state; void a(void) {{ state++; }}",
+        "b": f"void a(void); {storage}int state; void b(void) {{ a(); }}",
+        "c": "void d(void); void (*table[])(void) = {d};",
+        "d": "extern void (*table[])(void); void d(void) { table[0](); }",
+    }
+    objects = compiled(tmp_path, texts)
+    assert circles(calls_between(objects)) == []
+    assert circles(uses_between(objects)) == [["a", "b"]]
