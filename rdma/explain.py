@@ -12,6 +12,7 @@ from rdma.compiling.compiler import Compiler
 from rdma.errors import RdmaError
 from rdma.judge import Judge, is_one_pod
 from rdma.objects import PodFacts
+from rdma.operations import BY_KEY
 from rdma.tables import (
     DEFAULT_PKEY,
     FULL,
@@ -193,7 +194,7 @@ def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) ->
 
 def _memory(verdict: Verdict, verb: Verb) -> str:
     """Return what a verb that passes reaches of the memory; empty: all of it, or it needs none."""
-    if not verdict.verbs & verb & grants.BY_KEY:
+    if not verdict.verbs & verb & BY_KEY:
         return ""
     if not grants.passing(verdict) & verb:
         return NO_MEMORY

@@ -8,17 +8,13 @@ pass that uses a key.
 
 from typing import Final
 
+from rdma.operations import ATOMICS, BY_KEY, READS, WRITES
 from rdma.tables import Verdict
 from rdma.verbs import NONE, Verb
 
 DEVICE: Final = "device"
-KINDS: Final = (
-    Verb.WRITE | Verb.WRITE_IMM,
-    Verb.READ,
-    Verb.ATOMIC_CAS | Verb.ATOMIC_FAA,
-)
+KINDS: Final = (WRITES, READS, ATOMICS)
 """Of remote access: an engine asks for each of them, not for each verb."""
-BY_KEY: Final = KINDS[0] | KINDS[1] | KINDS[2]
 _NAMED: Final = "Named"
 
 

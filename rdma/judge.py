@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rdma import addresses
+from rdma.operations import BY_KEY
 from rdma.qos import Classes
 from rdma.sides import OPEN, OUTSIDE, Address, PreparedIsolation, PreparedRule, Side
 from rdma.tables import (
@@ -24,9 +25,7 @@ from rdma.tables import (
 )
 from rdma.verbs import ALL, NONE, Verb
 
-_MEMORY_VERBS: Final = (
-    Verb.WRITE | Verb.WRITE_IMM | Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
-).value
+_MEMORY_VERBS: Final = BY_KEY.value
 _SCOPES: Final = ("Pod", "ProtectionDomain", "Named")  # the widest first
 
 

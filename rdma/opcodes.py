@@ -4,35 +4,49 @@ What packets of a flow look like from outside: for those who see packets and no 
 """
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from rdma import packets
+from rdma.operations import Service, VerbsOpcode
+from rdma.packets import ANSWERS, PACKETS, Kind
 from rdma.verbs import ALL, NONE, Verb
 
 _Where = TypeVar("_Where")
 
-_CONGESTION = frozenset({0x81})  # CNP (annex A17): whoever gets anything may be asked to slow down
-_ACKNOWLEDGE = frozenset({0x11})
-_MESSAGES = frozenset({0x64, 0x65})  # UD SEND only, without and with immediate data
-# First and middle packets of a SEND or WRITE do not tell how it ends.
-_REQUESTS = {
-    Verb.SEND: frozenset({0x00, 0x01, 0x02, 0x03, 0x04, 0x05}),
-    Verb.WRITE: frozenset({0x06, 0x07, 0x08, 0x0A}),
-    Verb.WRITE_IMM: frozenset({0x06, 0x07, 0x09, 0x0B}),
-    Verb.READ: frozenset({0x0C}),
-    Verb.ATOMIC_CAS: frozenset({0x13}),
-    Verb.ATOMIC_FAA: frozenset({0x14}),
-    Verb.INVALIDATE: frozenset({0x00, 0x01, 0x16, 0x17}),
-    Verb.UD: _MESSAGES,
-    Verb.CM: _MESSAGES,
-}
-_UNRELIABLE = Verb.SEND | Verb.WRITE | Verb.WRITE_IMM
-_UNRELIABLE_OPCODES = 0x20  # UC's are RC's with these bits
-_RESPONSES = {
-    Verb.READ: frozenset({0x0D, 0x0E, 0x0F, 0x10}),
-    Verb.ATOMIC_CAS: frozenset({0x12}),
-    Verb.ATOMIC_FAA: frozenset({0x12}),
-}
-_RELIABLE = ALL & ~(Verb.UD | Verb.CM)
+_CONGESTION: Final = frozenset({0x81})  # CNP (annex A17): all who receive may be asked to slow down
+_ACKNOWLEDGE: Final = frozenset(packet.code for packet in PACKETS if packet.kind is Kind.ACK)
+_RELIABLE: Final = ALL & ~(Verb.UD | Verb.CM)
+_TRANSPORTS: Final = ((Service.RC, 0x00), (Service.UC, 0x20))
+_DATAGRAM: Final = 0x60
+
+
+def _last_of(verbs: Verb) -> Verb:
+    """Return the verb that tells an operation's packets from those of others."""
+    return Verb(1 << verbs.bit_length() - 1)
+
+
+def _requests() -> dict[Verb, frozenset[int]]:
+    found: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
+    for operation in VerbsOpcode:
+        for packet in packets.requests(operation):
+            connected = {bits | packet.code for one, bits in _TRANSPORTS if one in packet.services}
+            found[_last_of(operation.row.verbs)] |= connected
+            if Service.UD in packet.services:
+                found[Verb.UD] |= {_DATAGRAM | packet.code}
+    return {**found, Verb.CM: found[Verb.UD]}
+
+
+def _responses() -> dict[Verb, frozenset[int]]:
+    found: dict[Verb, frozenset[int]] = {verb: frozenset() for verb in Verb}
+    for operation in VerbsOpcode:
+        if operation.row.codes is not None:
+            answers = {packet.code for packet in ANSWERS[operation.row.shape]}
+            found[_last_of(operation.row.verbs)] |= answers - _ACKNOWLEDGE
+    return found
+
+
+_REQUESTS: Final = _requests()
+_RESPONSES: Final = _responses()
 
 
 def allowed(forward: Verb, back: Verb) -> frozenset[int]:
@@ -45,10 +59,8 @@ def allowed(forward: Verb, back: Verb) -> frozenset[int]:
     for verb, opcodes in _REQUESTS.items():
         if verb in forward:
             found |= opcodes
-            if verb in _UNRELIABLE:
-                found |= {opcode | _UNRELIABLE_OPCODES for opcode in opcodes}
         if verb in back:
-            found |= _RESPONSES.get(verb, frozenset())
+            found |= _RESPONSES[verb]
     if back & _RELIABLE:
         found |= _ACKNOWLEDGE
     if forward or back:

@@ -5,7 +5,8 @@ Acknowledgements and responses belong to the request and are no verb. UD and CM 
 and for messages of the connection manager, whatever they carry.
 """
 
-from enum import IntFlag
+from enum import IntFlag, StrEnum
+from typing import Final
 
 
 class Verb(IntFlag):
@@ -22,16 +23,20 @@ class Verb(IntFlag):
     CM = 1 << 8
 
 
-NAMES = {
-    "Send": Verb.SEND,
-    "Write": Verb.WRITE,
-    "WriteImm": Verb.WRITE_IMM,
-    "Read": Verb.READ,
-    "AtomicCAS": Verb.ATOMIC_CAS,
-    "AtomicFAA": Verb.ATOMIC_FAA,
-    "Invalidate": Verb.INVALIDATE,
-    "UD": Verb.UD,
-    "CM": Verb.CM,
-}
-ALL = Verb(0x1FF)
-NONE = Verb(0)
+class VerbName(StrEnum):
+    """What manifests call each verb."""
+
+    SEND = "Send"
+    WRITE = "Write"
+    WRITE_IMM = "WriteImm"
+    READ = "Read"
+    ATOMIC_CAS = "AtomicCAS"
+    ATOMIC_FAA = "AtomicFAA"
+    INVALIDATE = "Invalidate"
+    UD = "UD"
+    CM = "CM"
+
+
+NAMES: Final = {name.value: Verb[name.name] for name in VerbName}
+ALL: Final = Verb((1 << len(Verb)) - 1)
+NONE: Final = Verb(0)

@@ -5,6 +5,7 @@ from typing import Final
 from rdma import addresses
 from rdma.errors import PolicyError
 from rdma.objects import Level, PartitionPeer, Peer, PolicyRule
+from rdma.operations import CHANGES_MEMORY
 from rdma.reading.fields import LABEL_VALUE, NAME, Fields
 from rdma.reading.selector_fields import read_selector
 from rdma.tables import Block, Direction, Limits, Memory, Port
@@ -12,7 +13,6 @@ from rdma.verbs import ALL, NAMES, NONE, Verb
 
 MAX_SERVICE: Final = 0xFFFF
 MAX_QPN: Final = 0xFF_FFFF
-CHANGES_MEMORY: Final = Verb.WRITE | Verb.WRITE_IMM | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
 
 
 def read_rules(spec: Fields, direction: Direction) -> tuple[PolicyRule, ...]:

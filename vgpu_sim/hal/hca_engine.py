@@ -8,9 +8,10 @@ import ctypes
 from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from typing import Final
 
+from rdma.verbs import Verb
 from vgpu_sim.hal.hca import HcaQpAttributes, HcaRecvSlot
 
-HCA_VERBS: Final = 9  # of rdma.verbs
+HCA_VERBS: Final = len(Verb)
 HCA_WIRE_LANES: Final = 8
 HCA_WIRE_READS: Final = 16  # of a peer's that a queue pair answers at a time
 HCA_QOS_CLASSES: Final = 63  # of a node's tables

@@ -24,6 +24,7 @@ from vgpu_sim.hal import (
     limits,
     management,
     messages,
+    operations_header,
     verbs,
 )
 
@@ -120,6 +121,7 @@ def render() -> str:
     )
     for enum in enums:
         lines += ["", *_enum(enum)]
+    lines += ["", *operations_header.lines()]
     shared = (
         *messages.STRUCTURES,
         *hca.STRUCTURES,

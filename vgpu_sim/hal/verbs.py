@@ -1,26 +1,13 @@
 """Numbers of the verbs API that hcad and libibverbs share: those of ``<infiniband/verbs.h>``.
 
 ``tests/abi/test_verbs_layouts.py`` compares them with the distribution's header.
+Operations and what completions call them are rows of ``rdma.operations``.
 """
 
 from enum import IntEnum
 from typing import Final
 
-
-class VerbsOpcode(IntEnum):
-    """ibv_wr_opcode."""
-
-    RDMA_WRITE = 0
-    RDMA_WRITE_WITH_IMM = 1
-    SEND = 2
-    SEND_WITH_IMM = 3
-    RDMA_READ = 4
-    ATOMIC_CMP_AND_SWP = 5
-    ATOMIC_FETCH_AND_ADD = 6
-    LOCAL_INV = 7
-    BIND_MW = 8
-    SEND_WITH_INV = 9
-    ATOMIC_WRITE = 15
+from rdma.operations import VerbsDone as VerbsDone, VerbsOpcode as VerbsOpcode
 
 
 class VerbsSend(IntEnum):
@@ -46,21 +33,6 @@ class VerbsStatus(IntEnum):
     REM_OP_ERR = 11
     RETRY_EXC_ERR = 12
     RNR_RETRY_EXC_ERR = 13
-
-
-class VerbsDone(IntEnum):
-    """ibv_wc_opcode, as far as it is used."""
-
-    SEND = 0
-    RDMA_WRITE = 1
-    RDMA_READ = 2
-    COMP_SWAP = 3
-    FETCH_ADD = 4
-    BIND_MW = 5
-    LOCAL_INV = 6
-    ATOMIC_WRITE = 9
-    RECV = 128
-    RECV_RDMA_WITH_IMM = 129
 
 
 class VerbsWcFlag(IntEnum):

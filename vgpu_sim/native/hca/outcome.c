@@ -11,19 +11,9 @@ static const uint32_t RNR_US[32] = {655360, 10,    20,    30,    40,    60,    8
                                     2560,   3840,  5120,  7680,  10240, 15360, 20480,  30720,
                                     40960,  61440, 81920, 122880, 163840, 245760, 327680, 491520};
 
-static const uint32_t DONE_AS[] = {
-    [TESSERA_VERBS_OPCODE_RDMA_WRITE] = TESSERA_VERBS_DONE_RDMA_WRITE,
-    [TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM] = TESSERA_VERBS_DONE_RDMA_WRITE,
-    [TESSERA_VERBS_OPCODE_SEND] = TESSERA_VERBS_DONE_SEND,
-    [TESSERA_VERBS_OPCODE_SEND_WITH_IMM] = TESSERA_VERBS_DONE_SEND,
-    [TESSERA_VERBS_OPCODE_RDMA_READ] = TESSERA_VERBS_DONE_RDMA_READ,
-    [TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP] = TESSERA_VERBS_DONE_COMP_SWAP,
-    [TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD] = TESSERA_VERBS_DONE_FETCH_ADD,
-    [TESSERA_VERBS_OPCODE_LOCAL_INV] = TESSERA_VERBS_DONE_LOCAL_INV,
-    [TESSERA_VERBS_OPCODE_BIND_MW] = TESSERA_VERBS_DONE_BIND_MW,
-    [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = TESSERA_VERBS_DONE_SEND,
-    [TESSERA_VERBS_OPCODE_ATOMIC_WRITE] = TESSERA_VERBS_DONE_ATOMIC_WRITE,
-};
+#define DONE(name, text, done, ...) [TESSERA_VERBS_OPCODE_##name] = TESSERA_VERBS_DONE_##done,
+static const uint32_t DONE_AS[] = {TESSERA_OPERATIONS(DONE)};
+#undef DONE
 
 uint64_t hca_pause_ns(unsigned code) { return RNR_US[code & 31] * UINT64_C(1000); }
 
@@ -85,7 +75,7 @@ void hca_end_receive(struct hca *hca, struct hca_qp *peer, const struct hca_qp *
   const struct hca_work *work = &qp->work;
   const uint32_t opcode = work->send.opcode;
   uint32_t flags = hca_has_immediate(opcode) ? TESSERA_VERBS_WC_FLAG_WITH_IMM : 0;
-  if (opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV) {
+  if (hca_invalidates(opcode)) {
     flags = TESSERA_VERBS_WC_FLAG_WITH_INV;
     if (status == TESSERA_VERBS_STATUS_SUCCESS) hca_invalidate(hca, work->send.immediate);
   }

@@ -60,17 +60,9 @@ enum hca_verdict { HCA_ALLOWED, HCA_DENIED, HCA_SILENT };
 
 /* Bits of every verb that a request with this opcode of verbs is; 0 for none that is known. */
 static inline uint32_t hca_verbs_of(uint32_t opcode) {
-  static const uint16_t VERBS[] = {
-      [TESSERA_VERBS_OPCODE_RDMA_WRITE] = TESSERA_VERB_WRITE,
-      [TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM] = TESSERA_VERB_WRITE_IMM,
-      [TESSERA_VERBS_OPCODE_SEND] = TESSERA_VERB_SEND,
-      [TESSERA_VERBS_OPCODE_SEND_WITH_IMM] = TESSERA_VERB_SEND,
-      [TESSERA_VERBS_OPCODE_RDMA_READ] = TESSERA_VERB_READ,
-      [TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP] = TESSERA_VERB_ATOMIC_CAS,
-      [TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD] = TESSERA_VERB_ATOMIC_FAA,
-      [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = TESSERA_VERB_SEND | TESSERA_VERB_INVALIDATE,
-      [TESSERA_VERBS_OPCODE_ATOMIC_WRITE] = TESSERA_VERB_WRITE,
-  };
+#define VERBS_OF(name, text, done, verbs, ...) [TESSERA_VERBS_OPCODE_##name] = verbs,
+  static const uint16_t VERBS[] = {TESSERA_OPERATIONS(VERBS_OF)};
+#undef VERBS_OF
   return opcode < sizeof VERBS / sizeof *VERBS ? VERBS[opcode] : 0;
 }
 

@@ -2,24 +2,28 @@
 #include "work.h"
 
 /* Which operations a kind of queue pair has. */
-static bool is_possible(const struct hca_qp *qp, const tessera_hca_send_slot *send) {
-  const uint32_t opcode = send->opcode;
-  if (hca_is_atomic_write(opcode)) /* its packets have no place in wire_packet.h */
-    return qp->type == TESSERA_VERBS_QP_TYPE_RC && !qp->wired &&
-           !(send->flags & TESSERA_VERBS_SEND_INLINE);
-  if (opcode > TESSERA_VERBS_OPCODE_SEND_WITH_INV) return false;
-  const bool answered = hca_is_read(opcode) || hca_is_atomic(opcode);
-  if (send->flags & TESSERA_VERBS_SEND_INLINE && (answered || hca_is_own(opcode))) return false;
+static uint64_t operations_of(const struct hca_qp *qp) {
   switch (qp->type) {
     case TESSERA_VERBS_QP_TYPE_RC:
-      return !answered || qp->attributes.max_rd_atomic != 0;
+      return TESSERA_OPERATIONS_OF_RC;
     case TESSERA_VERBS_QP_TYPE_UC:
-      return !answered;
+      return TESSERA_OPERATIONS_OF_UC;
     case TESSERA_VERBS_QP_TYPE_RAW_PACKET:
-      return opcode == TESSERA_VERBS_OPCODE_SEND;
+      return TESSERA_OPERATIONS_OF_RAW_PACKET;
     default:
-      return opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
+      return TESSERA_OPERATIONS_OF_UD;
   }
+}
+
+static bool is_possible(const struct hca_qp *qp, const tessera_hca_send_slot *send) {
+  const uint32_t opcode = send->opcode;
+  if (!tessera_is_one_of(operations_of(qp), opcode)) return false;
+  const uint64_t wired = TESSERA_OPERATIONS_WIRED_RC | TESSERA_OPERATIONS_OWN;
+  if (qp->wired && !tessera_is_one_of(wired, opcode)) return false; /* there are no packets of it */
+  if (send->flags & TESSERA_VERBS_SEND_INLINE &&
+      !tessera_is_one_of(TESSERA_OPERATIONS_INLINE, opcode))
+    return false;
+  return !hca_is_answered(opcode) || qp->attributes.max_rd_atomic != 0;
 }
 
 static uint64_t longest(const struct hca_qp *qp) {

@@ -28,11 +28,10 @@ static const struct hca_region *region_of(struct hca *hca, const struct hca_qp *
 enum hca_step hca_check_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer) {
   const struct hca_work *work = &qp->work;
   const uint32_t opcode = work->send.opcode;
-  if (opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV &&
-      !hca_may_invalidate(hca, peer, work->send.immediate))
+  if (hca_invalidates(opcode) && !hca_may_invalidate(hca, peer, work->send.immediate))
     return refuse_access(hca, qp, peer);
   if (hca_is_send(opcode)) return HCA_STEP_AGAIN;
-  if ((hca_is_read(opcode) || hca_is_atomic(opcode)) && peer->attributes.max_dest_rd_atomic == 0)
+  if (hca_is_answered(opcode) && peer->attributes.max_dest_rd_atomic == 0)
     return refuse_request(hca, qp, peer);
   if ((peer->attributes.access & remote_access(opcode)) == 0) return refuse_access(hca, qp, peer);
   uint64_t address;

@@ -224,13 +224,13 @@ static inline struct wire_request *wire_request_at(struct wire_requester *reques
 }
 
 static inline bool wire_is_read(const struct wire_request *request) {
-  return request->send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+  return tessera_is_one_of(TESSERA_OPERATIONS_READ, request->send.opcode);
 }
 
 /* What the peer answers with data. */
 static inline bool wire_is_answered(const struct wire_request *request) {
-  return request->send.opcode >= TESSERA_VERBS_OPCODE_RDMA_READ &&
-         request->send.opcode <= TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
+  return tessera_is_one_of(TESSERA_OPERATIONS_READ | TESSERA_OPERATIONS_ATOMIC,
+                           request->send.opcode);
 }
 
 /* What nothing is sent of: a window that is bound, or what policy drops where nobody is told. */

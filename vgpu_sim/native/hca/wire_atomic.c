@@ -9,7 +9,7 @@
 
 struct wire_packet wire_ask_atomic(const tessera_hca_send_slot *send) {
   const bool adds = send->opcode == TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
-  return (struct wire_packet){.opcode = adds ? WIRE_FETCH_ADD : WIRE_COMPARE_SWAP,
+  return (struct wire_packet){.opcode = wire_code_of(send->opcode, true, true),
                               .acknowledge = true,
                               .address = send->remote_address,
                               .key = send->remote_key,

@@ -38,8 +38,7 @@ enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct 
   struct hca_wired *to = towards(hca, qp, wire, path);
   unsigned unsent = 1;
   if (to) {
-    const unsigned operation =
-        datagram->has_immediate ? WIRE_SEND_ONLY_IMMEDIATE : WIRE_SEND_ONLY;
+    const unsigned operation = wire_code_of(work->send.opcode, true, true);
     const struct wire_packet packet = {.opcode = (uint8_t)(WIRE_UD << 5 | operation),
                                        .solicited = datagram->solicited,
                                        .pkey = wire_pkey(qp),

@@ -15,51 +15,23 @@ enum {
   MIGRATED = 0x40, /* hardware sets it where paths do not migrate */
 };
 
-static const struct wire_form FORMS[OPERATIONS] = {
-    [WIRE_SEND_FIRST] = {WIRE_SEND, WIRE_FIRST | WIRE_PAYLOAD},
-    [WIRE_SEND_MIDDLE] = {WIRE_SEND, WIRE_PAYLOAD},
-    [WIRE_SEND_LAST] = {WIRE_SEND, WIRE_LAST | WIRE_PAYLOAD},
-    [WIRE_SEND_LAST_IMMEDIATE] = {WIRE_SEND, WIRE_LAST | WIRE_PAYLOAD | WIRE_IMMEDIATE},
-    [WIRE_SEND_ONLY] = {WIRE_SEND, WIRE_FIRST | WIRE_LAST | WIRE_PAYLOAD},
-    [WIRE_SEND_ONLY_IMMEDIATE] = {WIRE_SEND,
-                                  WIRE_FIRST | WIRE_LAST | WIRE_PAYLOAD | WIRE_IMMEDIATE},
-    [WIRE_SEND_LAST_INVALIDATE] = {WIRE_SEND, WIRE_LAST | WIRE_PAYLOAD | WIRE_INVALIDATE},
-    [WIRE_SEND_ONLY_INVALIDATE] = {WIRE_SEND,
-                                   WIRE_FIRST | WIRE_LAST | WIRE_PAYLOAD | WIRE_INVALIDATE},
-    [WIRE_WRITE_FIRST] = {WIRE_WRITE, WIRE_FIRST | WIRE_PAYLOAD | WIRE_RETH},
-    [WIRE_WRITE_MIDDLE] = {WIRE_WRITE, WIRE_PAYLOAD},
-    [WIRE_WRITE_LAST] = {WIRE_WRITE, WIRE_LAST | WIRE_PAYLOAD},
-    [WIRE_WRITE_LAST_IMMEDIATE] = {WIRE_WRITE, WIRE_LAST | WIRE_PAYLOAD | WIRE_IMMEDIATE},
-    [WIRE_WRITE_ONLY] = {WIRE_WRITE, WIRE_FIRST | WIRE_LAST | WIRE_PAYLOAD | WIRE_RETH},
-    [WIRE_WRITE_ONLY_IMMEDIATE] = {WIRE_WRITE, WIRE_FIRST | WIRE_LAST | WIRE_PAYLOAD | WIRE_RETH |
-                                                   WIRE_IMMEDIATE},
-    [WIRE_READ_REQUEST] = {WIRE_READ, WIRE_FIRST | WIRE_LAST | WIRE_RETH},
-    [WIRE_READ_RESPONSE_FIRST] = {WIRE_READ_RESPONSE, WIRE_FIRST | WIRE_PAYLOAD | WIRE_AETH},
-    [WIRE_READ_RESPONSE_MIDDLE] = {WIRE_READ_RESPONSE, WIRE_PAYLOAD},
-    [WIRE_READ_RESPONSE_LAST] = {WIRE_READ_RESPONSE, WIRE_LAST | WIRE_PAYLOAD | WIRE_AETH},
-    [WIRE_READ_RESPONSE_ONLY] = {WIRE_READ_RESPONSE,
-                                 WIRE_FIRST | WIRE_LAST | WIRE_PAYLOAD | WIRE_AETH},
-    [WIRE_ACKNOWLEDGE] = {WIRE_ACK, WIRE_FIRST | WIRE_LAST | WIRE_AETH},
-    [WIRE_ATOMIC_ACKNOWLEDGE] = {WIRE_ATOMIC_ACK,
-                                 WIRE_FIRST | WIRE_LAST | WIRE_AETH | WIRE_ATOMIC_RESULT},
-    [WIRE_COMPARE_SWAP] = {WIRE_ATOMIC, WIRE_FIRST | WIRE_LAST | WIRE_ATOMIC_ETH},
-    [WIRE_FETCH_ADD] = {WIRE_ATOMIC, WIRE_FIRST | WIRE_LAST | WIRE_ATOMIC_ETH},
-};
+#define FORM(name, code, kind, parts, services, operation) \
+  [code] = {kind, operation, parts, services},
+static const struct wire_form FORMS[OPERATIONS] = {TESSERA_PACKETS(FORM)};
+#undef FORM
+
+#define CODES(name, text, done, verbs, first, middle, last, only) \
+  [TESSERA_VERBS_OPCODE_##name] = {{middle, last}, {first, only}},
+static const uint8_t CODES_OF[][2][2] = {TESSERA_OPERATIONS(CODES)};
+#undef CODES
 
 struct wire_form wire_form_of(uint8_t opcode) {
-  const struct wire_form nothing = {WIRE_NOTHING, 0}, form = FORMS[opcode & 31];
-  switch (opcode >> 5) {
-    case WIRE_RC:
-      return form;
-    case WIRE_UC:
-      return form.kind <= WIRE_WRITE && !(form.parts & WIRE_INVALIDATE) ? form : nothing;
-    case WIRE_UD: {
-      const unsigned operation = opcode & 31;
-      return operation == WIRE_SEND_ONLY || operation == WIRE_SEND_ONLY_IMMEDIATE ? form : nothing;
-    }
-    default:
-      return nothing;
-  }
+  const struct wire_form nothing = {0}, form = FORMS[opcode & 31];
+  return form.services >> (opcode >> 5) & 1 ? form : nothing;
+}
+
+uint8_t wire_code_of(uint32_t operation, bool first, bool last) {
+  return CODES_OF[operation][first][last];
 }
 
 uint32_t wire_header_bytes(uint8_t opcode) {

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tessera_abi.h"
+
 enum {
   WIRE_PORT = 4791,
   WIRE_BTH_BYTES = 12,
@@ -19,59 +21,18 @@ enum {
 
 enum wire_transport { WIRE_RC = 0, WIRE_UC = 1, WIRE_UD = 3 };
 
-/* The lower five bits of an opcode. */
-enum wire_operation {
-  WIRE_SEND_FIRST,
-  WIRE_SEND_MIDDLE,
-  WIRE_SEND_LAST,
-  WIRE_SEND_LAST_IMMEDIATE,
-  WIRE_SEND_ONLY,
-  WIRE_SEND_ONLY_IMMEDIATE,
-  WIRE_WRITE_FIRST,
-  WIRE_WRITE_MIDDLE,
-  WIRE_WRITE_LAST,
-  WIRE_WRITE_LAST_IMMEDIATE,
-  WIRE_WRITE_ONLY,
-  WIRE_WRITE_ONLY_IMMEDIATE,
-  WIRE_READ_REQUEST,
-  WIRE_READ_RESPONSE_FIRST,
-  WIRE_READ_RESPONSE_MIDDLE,
-  WIRE_READ_RESPONSE_LAST,
-  WIRE_READ_RESPONSE_ONLY,
-  WIRE_ACKNOWLEDGE,
-  WIRE_ATOMIC_ACKNOWLEDGE,
-  WIRE_COMPARE_SWAP,
-  WIRE_FETCH_ADD,
-  WIRE_SEND_LAST_INVALIDATE = 0x16,
-  WIRE_SEND_ONLY_INVALIDATE = 0x17,
-};
-
-enum wire_kind {
-  WIRE_NOTHING,
-  WIRE_SEND,
-  WIRE_WRITE,
-  WIRE_READ,
-  WIRE_READ_RESPONSE,
-  WIRE_ACK,
-  WIRE_ATOMIC_ACK,
-  WIRE_ATOMIC,
-};
-
-enum wire_part {
-  WIRE_FIRST = 1 << 0, /* of a message */
-  WIRE_LAST = 1 << 1,
-  WIRE_RETH = 1 << 2,
-  WIRE_AETH = 1 << 3,
-  WIRE_IMMEDIATE = 1 << 4,
-  WIRE_INVALIDATE = 1 << 5,
-  WIRE_ATOMIC_ETH = 1 << 6,
-  WIRE_ATOMIC_RESULT = 1 << 7,
-  WIRE_PAYLOAD = 1 << 8, /* may have one */
-};
+/* Names of what rdma/packets.py lists: the lower five bits of an opcode, what packets are for, and
+ * what they consist of. */
+#define NAMED(name, value, ...) WIRE_##name = value,
+enum wire_operation { TESSERA_PACKETS(NAMED) };
+enum wire_kind { TESSERA_PACKET_KINDS(NAMED) };
+enum wire_part { TESSERA_PACKET_PARTS(NAMED) };
+#undef NAMED
 
 struct wire_form {
   uint8_t kind;
-  uint16_t parts;
+  uint8_t operation; /* of verbs, that a request is */
+  uint16_t parts, services;
 };
 
 /* AETH syndromes: an acknowledgement, a pause with a timer, a refusal with a reason. */
@@ -119,6 +80,8 @@ static inline int32_t wire_psn_distance(uint32_t a, uint32_t b) {
 /* What an opcode is; kind WIRE_NOTHING where it is not known, or not of its transport. */
 struct wire_form wire_form_of(uint8_t opcode);
 uint32_t wire_header_bytes(uint8_t opcode);
+/* Lower five bits of the opcode that a request's packet at this place of its message has. */
+uint8_t wire_code_of(uint32_t operation, bool first, bool last);
 
 /* Reads what came as `bytes` bytes of UDP payload. False where lengths, versions or opcode make no
  * sense; ICRC is not looked at. */

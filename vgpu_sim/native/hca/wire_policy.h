@@ -10,27 +10,14 @@
 
 /* Which request of verbs a packet belongs to: what policy is asked about. */
 static inline uint32_t wire_opcode_of(const struct wire_packet *packet) {
-  const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
-  switch (packet->form.kind) {
-    case WIRE_SEND:
-      if (packet->form.parts & WIRE_INVALIDATE) return TESSERA_VERBS_OPCODE_SEND_WITH_INV;
-      return immediate ? TESSERA_VERBS_OPCODE_SEND_WITH_IMM : TESSERA_VERBS_OPCODE_SEND;
-    case WIRE_WRITE:
-      return immediate ? TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM
-                       : TESSERA_VERBS_OPCODE_RDMA_WRITE;
-    case WIRE_ATOMIC:
-      return packet->opcode == WIRE_FETCH_ADD ? TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD
-                                              : TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP;
-    default:
-      return TESSERA_VERBS_OPCODE_RDMA_READ;
-  }
+  return packet->form.operation;
 }
 
 /* Bits of every verb that a request of `bytes` bytes with this opcode is on a wire. Only the last
  * packet of a WRITE says whether it brings an immediate, and those before it are written by then: who
  * may do no WRITE may write with an immediate what one packet holds, and no more. */
 static inline uint32_t wire_verbs_of(uint32_t opcode, uint32_t bytes, uint32_t mtu) {
-  const bool several = opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM && bytes > mtu;
+  const bool several = tessera_is_one_of(TESSERA_OPERATIONS_WRITE, opcode) && bytes > mtu;
   return hca_verbs_of(opcode) | (several ? TESSERA_VERB_WRITE : 0);
 }
 

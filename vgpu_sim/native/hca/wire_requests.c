@@ -23,9 +23,10 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
     qp->work.bytes = 0;
     uint32_t status = hca_check_local(hca, qp);
-    if (qp->work.send.opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV && wire_is_unreliable(qp))
-      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* IBTA volume 1, table 38: no such opcode */
     bool silent = hca_is_own(qp->work.send.opcode);
+    if (wire_is_unreliable(qp) && !silent &&
+        !tessera_is_one_of(TESSERA_OPERATIONS_WIRED_UC, qp->work.send.opcode))
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* IBTA volume 1, table 38: no such opcode */
     const uint32_t verbs =
         wire_verbs_of(qp->work.send.opcode, qp->work.bytes, qp->wired->mtu);
     if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent && !wire_may_request(qp, verbs)) {
@@ -33,8 +34,7 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
       silent = wire_is_unreliable(qp); /* who sends so is told of nothing */
       if (!silent) status = wire_denied(qp);
     }
-    const bool asks = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ ||
-                      hca_is_atomic(qp->work.send.opcode);
+    const bool asks = hca_is_answered(qp->work.send.opcode);
     if (status == TESSERA_VERBS_STATUS_SUCCESS && asks && qp->attributes.max_rd_atomic == 0)
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
     const bool sent = status == TESSERA_VERBS_STATUS_SUCCESS && !silent;
@@ -57,16 +57,6 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     requester->free_psn = wire_psn_add(requester->free_psn, packets);
     requester->head++;
   }
-}
-
-static uint8_t opcode_of(uint32_t opcode, bool first, bool last) {
-  const bool immediate = hca_has_immediate(opcode);
-  const unsigned base = hca_is_send(opcode) ? WIRE_SEND_FIRST : WIRE_WRITE_FIRST;
-  if (opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV && last)
-    return first ? WIRE_SEND_ONLY_INVALIDATE : WIRE_SEND_LAST_INVALIDATE;
-  if (first && last) return (uint8_t)(base + WIRE_SEND_ONLY + immediate);
-  if (last) return (uint8_t)(base + WIRE_SEND_LAST + immediate);
-  return (uint8_t)(base + (first ? WIRE_SEND_FIRST : WIRE_SEND_MIDDLE));
 }
 
 static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
@@ -101,7 +91,7 @@ static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_reques
   if (under_way && under_way + packets > requester->window) return 0;
   const uint32_t left = request->bytes - done * mtu;
   struct wire_packet packet = headers(qp, psn);
-  packet.opcode = WIRE_READ_REQUEST;
+  packet.opcode = wire_code_of(request->send.opcode, true, true);
   packet.acknowledge = true;
   packet.address = request->send.remote_address + (uint64_t)done * mtu;
   packet.key = request->send.remote_key;
@@ -121,7 +111,7 @@ static bool make(struct hca *hca, struct hca_qp *qp, struct wire_request *reques
   const bool first = place == 0, last = place == request->packets - 1;
   struct wire_packet packet = headers(qp, psn);
   const bool unreliable = wire_is_unreliable(qp);
-  packet.opcode = opcode_of(request->send.opcode, first, last);
+  packet.opcode = wire_code_of(request->send.opcode, first, last);
   if (unreliable) packet.opcode |= WIRE_UC << 5;
   packet.solicited = last && (request->send.flags & TESSERA_VERBS_SEND_SOLICITED);
   packet.acknowledge = !unreliable && (last || room == 1 || (psn & 15) == 0);

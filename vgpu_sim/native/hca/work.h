@@ -8,32 +8,43 @@
 enum hca_step { HCA_STEP_DONE, HCA_STEP_AGAIN, HCA_STEP_WAIT, HCA_STEP_FAILED };
 
 static inline bool hca_is_send(uint32_t opcode) {
-  return opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
-         opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV;
+  return tessera_is_one_of(TESSERA_OPERATIONS_SEND, opcode);
+}
+
+static inline bool hca_is_write(uint32_t opcode) {
+  return tessera_is_one_of(TESSERA_OPERATIONS_WRITE, opcode);
 }
 
 static inline bool hca_has_immediate(uint32_t opcode) {
-  return opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
-         opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM;
+  return tessera_is_one_of(TESSERA_OPERATIONS_WITH_IMMEDIATE, opcode);
+}
+
+/* A key of the receiver's, which the operation takes from it when it has ended. */
+static inline bool hca_invalidates(uint32_t opcode) {
+  return tessera_is_one_of(TESSERA_OPERATIONS_WITH_INVALIDATE, opcode);
 }
 
 static inline bool hca_is_read(uint32_t opcode) {
-  return opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+  return tessera_is_one_of(TESSERA_OPERATIONS_READ, opcode);
 }
 
 static inline bool hca_is_atomic(uint32_t opcode) {
-  return opcode == TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP ||
-         opcode == TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
+  return tessera_is_one_of(TESSERA_OPERATIONS_ATOMIC, opcode);
+}
+
+/* What the responder answers with data. */
+static inline bool hca_is_answered(uint32_t opcode) {
+  return tessera_is_one_of(TESSERA_OPERATIONS_READ | TESSERA_OPERATIONS_ATOMIC, opcode);
 }
 
 /* Eight bytes, which lie in the request. */
 static inline bool hca_is_atomic_write(uint32_t opcode) {
-  return opcode == TESSERA_VERBS_OPCODE_ATOMIC_WRITE;
+  return tessera_is_one_of(TESSERA_OPERATIONS_ATOMIC_WRITE, opcode);
 }
 
 /* What concerns nobody else. */
 static inline bool hca_is_own(uint32_t opcode) {
-  return opcode == TESSERA_VERBS_OPCODE_LOCAL_INV || opcode == TESSERA_VERBS_OPCODE_BIND_MW;
+  return tessera_is_one_of(TESSERA_OPERATIONS_OWN, opcode);
 }
 
 static inline bool hca_takes_receive(uint32_t opcode) {
@@ -42,7 +53,7 @@ static inline bool hca_takes_receive(uint32_t opcode) {
 
 /* What a request needs of the requester's own memory. */
 static inline uint32_t hca_local_access(uint32_t opcode) {
-  return hca_is_read(opcode) || hca_is_atomic(opcode) ? TESSERA_VERBS_ACCESS_LOCAL_WRITE : 0;
+  return hca_is_answered(opcode) ? TESSERA_VERBS_ACCESS_LOCAL_WRITE : 0;
 }
 
 /* outcome.c */

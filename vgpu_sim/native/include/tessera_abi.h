@@ -470,6 +470,88 @@ enum {
   TESSERA_MIG_MODE_ENABLED = 1,
 };
 
+#define TESSERA_OPERATIONS_SEND UINT64_C(0x20c)
+#define TESSERA_OPERATIONS_WRITE UINT64_C(0x3)
+#define TESSERA_OPERATIONS_READ UINT64_C(0x10)
+#define TESSERA_OPERATIONS_ATOMIC UINT64_C(0x60)
+#define TESSERA_OPERATIONS_ATOMIC_WRITE UINT64_C(0x8000)
+#define TESSERA_OPERATIONS_OWN UINT64_C(0x180)
+#define TESSERA_OPERATIONS_WITH_IMMEDIATE UINT64_C(0xa)
+#define TESSERA_OPERATIONS_WITH_INVALIDATE UINT64_C(0x200)
+#define TESSERA_OPERATIONS_OF_RC UINT64_C(0x83ff)
+#define TESSERA_OPERATIONS_OF_UC UINT64_C(0x38f)
+#define TESSERA_OPERATIONS_OF_UD UINT64_C(0xc)
+#define TESSERA_OPERATIONS_OF_RAW_PACKET UINT64_C(0x4)
+#define TESSERA_OPERATIONS_WIRED_RC UINT64_C(0x27f)
+#define TESSERA_OPERATIONS_WIRED_UC UINT64_C(0xf)
+#define TESSERA_OPERATIONS_INLINE UINT64_C(0x20f)
+#define TESSERA_OPERATIONS_BY_POST_SEND UINT64_C(0x3ff)
+#define TESSERA_SEND_OPS_FLAGS UINT64_C(0x13ff)
+
+static inline _Bool tessera_is_one_of(uint64_t operations, uint32_t opcode) {
+  return opcode < 64 && (operations >> opcode & 1) != 0;
+}
+
+/* X(name, text, name of completion, verbs, codes of packets: first, middle, last, only) */
+#define TESSERA_OPERATIONS(X) \
+  X(RDMA_WRITE, "rdma-write", RDMA_WRITE, TESSERA_VERB_WRITE, 0x06, 0x07, 0x08, 0x0a) \
+  X(RDMA_WRITE_WITH_IMM, "rdma-write-with-imm", RDMA_WRITE, TESSERA_VERB_WRITE_IMM, 0x06, 0x07, 0x09, 0x0b) \
+  X(SEND, "send", SEND, TESSERA_VERB_SEND, 0x00, 0x01, 0x02, 0x04) \
+  X(SEND_WITH_IMM, "send-with-imm", SEND, TESSERA_VERB_SEND, 0x00, 0x01, 0x03, 0x05) \
+  X(RDMA_READ, "rdma-read", RDMA_READ, TESSERA_VERB_READ, 0xff, 0xff, 0xff, 0x0c) \
+  X(ATOMIC_CMP_AND_SWP, "atomic-cmp-and-swp", COMP_SWAP, TESSERA_VERB_ATOMIC_CAS, 0xff, 0xff, 0xff, 0x13) \
+  X(ATOMIC_FETCH_AND_ADD, "atomic-fetch-and-add", FETCH_ADD, TESSERA_VERB_ATOMIC_FAA, 0xff, 0xff, 0xff, 0x14) \
+  X(LOCAL_INV, "local-inv", LOCAL_INV, 0, 0xff, 0xff, 0xff, 0xff) \
+  X(BIND_MW, "bind-mw", BIND_MW, 0, 0xff, 0xff, 0xff, 0xff) \
+  X(SEND_WITH_INV, "send-with-inv", SEND, TESSERA_VERB_SEND | TESSERA_VERB_INVALIDATE, 0x00, 0x01, 0x16, 0x17) \
+  X(ATOMIC_WRITE, "atomic-write", ATOMIC_WRITE, TESSERA_VERB_WRITE, 0xff, 0xff, 0xff, 0xff)
+/* X(name, value) */
+#define TESSERA_PACKET_KINDS(X) \
+  X(NOTHING, 0x0) \
+  X(SEND, 0x1) \
+  X(WRITE, 0x2) \
+  X(READ, 0x3) \
+  X(READ_RESPONSE, 0x4) \
+  X(ACK, 0x5) \
+  X(ATOMIC_ACK, 0x6) \
+  X(ATOMIC, 0x7)
+/* X(name, value) */
+#define TESSERA_PACKET_PARTS(X) \
+  X(FIRST, 0x1) \
+  X(LAST, 0x2) \
+  X(RETH, 0x4) \
+  X(AETH, 0x8) \
+  X(IMMEDIATE, 0x10) \
+  X(INVALIDATE, 0x20) \
+  X(ATOMIC_ETH, 0x40) \
+  X(ATOMIC_RESULT, 0x80) \
+  X(PAYLOAD, 0x100)
+/* X(name, code, kind, parts, services, operation) */
+#define TESSERA_PACKETS(X) \
+  X(SEND_FIRST, 0x00, 1, 0x101, 0x3, 2) \
+  X(SEND_MIDDLE, 0x01, 1, 0x100, 0x3, 2) \
+  X(SEND_LAST, 0x02, 1, 0x102, 0x3, 2) \
+  X(SEND_WITH_IMM_LAST, 0x03, 1, 0x112, 0x3, 3) \
+  X(SEND_ONLY, 0x04, 1, 0x103, 0xb, 2) \
+  X(SEND_WITH_IMM_ONLY, 0x05, 1, 0x113, 0xb, 3) \
+  X(RDMA_WRITE_FIRST, 0x06, 2, 0x105, 0x3, 0) \
+  X(RDMA_WRITE_MIDDLE, 0x07, 2, 0x100, 0x3, 0) \
+  X(RDMA_WRITE_LAST, 0x08, 2, 0x102, 0x3, 0) \
+  X(RDMA_WRITE_WITH_IMM_LAST, 0x09, 2, 0x112, 0x3, 1) \
+  X(RDMA_WRITE_ONLY, 0x0a, 2, 0x107, 0x3, 0) \
+  X(RDMA_WRITE_WITH_IMM_ONLY, 0x0b, 2, 0x117, 0x3, 1) \
+  X(RDMA_READ_ONLY, 0x0c, 3, 0x7, 0x1, 4) \
+  X(READ_RESPONSE_FIRST, 0x0d, 4, 0x109, 0x1, 0) \
+  X(READ_RESPONSE_MIDDLE, 0x0e, 4, 0x100, 0x1, 0) \
+  X(READ_RESPONSE_LAST, 0x0f, 4, 0x10a, 0x1, 0) \
+  X(READ_RESPONSE_ONLY, 0x10, 4, 0x10b, 0x1, 0) \
+  X(ACKNOWLEDGE, 0x11, 5, 0xb, 0x1, 0) \
+  X(ATOMIC_ACKNOWLEDGE, 0x12, 6, 0x8b, 0x1, 0) \
+  X(ATOMIC_CMP_AND_SWP_ONLY, 0x13, 7, 0x43, 0x1, 5) \
+  X(ATOMIC_FETCH_AND_ADD_ONLY, 0x14, 7, 0x43, 0x1, 6) \
+  X(SEND_WITH_INV_LAST, 0x16, 1, 0x122, 0x1, 9) \
+  X(SEND_WITH_INV_ONLY, 0x17, 1, 0x123, 0x1, 9)
+
 typedef struct tessera_wait {
   uint32_t stream;
   uint32_t reserved;

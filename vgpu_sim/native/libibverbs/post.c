@@ -60,38 +60,34 @@ static int fill_operation(const struct tsr_qp *qp, tessera_hca_send_slot *slot,
     slot->remote_key = wr->wr.ud.remote_qkey;
     return 0;
   }
-  switch (wr->opcode) {
-    case TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP:
-    case TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD:
-      slot->remote_address = wr->wr.atomic.remote_addr;
-      slot->remote_key = wr->wr.atomic.rkey;
-      slot->compare_add = wr->wr.atomic.compare_add;
-      slot->swap = wr->wr.atomic.swap;
-      return 0;
-    case TESSERA_VERBS_OPCODE_BIND_MW:
-      if (!wr->bind_mw.mw || wr->bind_mw.mw->type != TESSERA_VERBS_MW_TYPE_TYPE_2) return EINVAL;
-      tsr_fill_bind(slot, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
-      return 0;
-    default:
-      slot->remote_address = wr->wr.rdma.remote_addr;
-      slot->remote_key = wr->wr.rdma.rkey;
-      return 0;
+  if (wr->opcode == TESSERA_VERBS_OPCODE_BIND_MW) {
+    if (!wr->bind_mw.mw || wr->bind_mw.mw->type != TESSERA_VERBS_MW_TYPE_TYPE_2) return EINVAL;
+    tsr_fill_bind(slot, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+  } else if (tessera_is_one_of(TESSERA_OPERATIONS_ATOMIC, (uint32_t)wr->opcode)) {
+    slot->remote_address = wr->wr.atomic.remote_addr;
+    slot->remote_key = wr->wr.atomic.rkey;
+    slot->compare_add = wr->wr.atomic.compare_add;
+    slot->swap = wr->wr.atomic.swap;
+  } else {
+    slot->remote_address = wr->wr.rdma.remote_addr;
+    slot->remote_key = wr->wr.rdma.rkey;
   }
+  return 0;
 }
 
 static int fill_send(const struct tsr_qp *qp, tessera_hca_send_slot *slot,
                      const struct ibv_send_wr *wr) {
   if (wr->num_sge < 0 || wr->num_sge > (int)TESSERA_HCA_MAX_SGE) return EINVAL;
-  if (wr->opcode < 0 || wr->opcode > TESSERA_VERBS_OPCODE_SEND_WITH_INV) return EOPNOTSUPP;
+  const uint32_t opcode = (uint32_t)wr->opcode;
+  if (!tessera_is_one_of(TESSERA_OPERATIONS_BY_POST_SEND, opcode)) return EOPNOTSUPP;
   slot->id = wr->wr_id;
   slot->immediate = wr->imm_data;
-  slot->opcode = (uint32_t)wr->opcode;
+  slot->opcode = opcode;
   slot->flags = wr->send_flags;
   slot->inline_bytes = 0;
   const int wrong = fill_operation(qp, slot, wr);
   if (wrong) return wrong;
-  const bool bare = wr->opcode == TESSERA_VERBS_OPCODE_BIND_MW ||
-                    wr->opcode == TESSERA_VERBS_OPCODE_LOCAL_INV;
+  const bool bare = tessera_is_one_of(TESSERA_OPERATIONS_OWN, opcode);
   slot->sge_count = bare ? 0 : (uint32_t)wr->num_sge;
   if (bare) return 0;
   if (wr->send_flags & TESSERA_VERBS_SEND_INLINE) {

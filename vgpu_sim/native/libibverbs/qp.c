@@ -158,11 +158,10 @@ struct ibv_qp *tsr_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
                          IBV_QP_INIT_ATTR_CREATE_FLAGS | spreads;
   const uint32_t flags =
       attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0;
-  /* Bit N of the first ten operations is opcode N of a request. */
   const uint64_t operations =
       attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? attr->send_ops_flags : 0;
   if (attr->comp_mask & ~known || flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB ||
-      operations & ~(UINT64_C(0x3ff) | IBV_QP_EX_WITH_ATOMIC_WRITE)) {
+      operations & ~TESSERA_SEND_OPS_FLAGS) {
     tsr_log("ibv_create_qp_ex: comp_mask %#x with send_ops_flags %#llx is not supported",
             attr->comp_mask, (unsigned long long)operations);
     errno = EOPNOTSUPP;

@@ -85,18 +85,9 @@ int tsr_mbps_to_ibv_rate(int mbps) {
 }
 
 const char *tsr_ibv_wr_opcode_str(int opcode) {
-  static const char *const NAMES[] = {
-      [TESSERA_VERBS_OPCODE_RDMA_WRITE] = "rdma-write",
-      [TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM] = "rdma-write-with-imm",
-      [TESSERA_VERBS_OPCODE_SEND] = "send",
-      [TESSERA_VERBS_OPCODE_SEND_WITH_IMM] = "send-with-imm",
-      [TESSERA_VERBS_OPCODE_RDMA_READ] = "rdma-read",
-      [TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP] = "atomic-cmp-and-swp",
-      [TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD] = "atomic-fetch-and-add",
-      [TESSERA_VERBS_OPCODE_LOCAL_INV] = "local-inv",
-      [TESSERA_VERBS_OPCODE_BIND_MW] = "bind-mw",
-      [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = "send-with-inv",
-      [TESSERA_VERBS_OPCODE_ATOMIC_WRITE] = "atomic-write"};
+#define NAME(name, text, ...) [TESSERA_VERBS_OPCODE_##name] = text,
+  static const char *const NAMES[] = {TESSERA_OPERATIONS(NAME)};
+#undef NAME
   return opcode >= 0 && opcode < COUNT(NAMES) && NAMES[opcode] ? NAMES[opcode] : "unknown";
 }
 

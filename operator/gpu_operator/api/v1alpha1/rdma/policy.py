@@ -12,6 +12,7 @@ from gpu_operator.api.v1alpha1.rdma.common import (
     RDMAStatus,
     rules,
 )
+from rdma.verbs import VerbName
 
 
 class PolicyType(StrEnum):
@@ -19,20 +20,6 @@ class PolicyType(StrEnum):
 
     INGRESS = "Ingress"
     EGRESS = "Egress"
-
-
-class VerbName(StrEnum):
-    """Operations, as ``rdma.verbs`` has them."""
-
-    SEND = "Send"
-    WRITE = "Write"
-    WRITE_IMM = "WriteImm"
-    READ = "Read"
-    ATOMIC_CAS = "AtomicCAS"
-    ATOMIC_FAA = "AtomicFAA"
-    INVALIDATE = "Invalidate"
-    UD = "UD"
-    CM = "CM"
 
 
 class Space(StrEnum):
@@ -234,7 +221,7 @@ class Limits(Model):
 
 
 _VERBS = (
-    "Operations that pass: Send, Write, WriteImm, Read, AtomicCAS, AtomicFAA, Invalidate, UD, CM."
+    f"Operations that pass: {', '.join(VerbName)}."
     " Absent or empty: all. NetworkPolicy has nothing like it. Who requests one that is denied of a"
     " peer with which others pass gets a remote access error (IBV_WC_REM_ACCESS_ERR), at once."
 )
@@ -254,7 +241,9 @@ class IngressRule(Model):
         max_length=MAX_ITEMS,
         description="Who may request; absent or empty: everybody, outside of the cluster too.",
     )
-    verbs: tuple[VerbName, ...] | None = Field(default=None, max_length=9, description=_VERBS)
+    verbs: tuple[VerbName, ...] | None = Field(
+        default=None, max_length=len(VerbName), description=_VERBS
+    )
     ports: tuple[Port, ...] | None = Field(default=None, max_length=MAX_ITEMS, description=_PORTS)
     memory: Memory | None = Field(
         default=None, description="Which memory the peers' remote keys reach; absent: all of it."
@@ -270,7 +259,9 @@ class EgressRule(Model):
         max_length=MAX_ITEMS,
         description="Of whom; absent or empty: of everybody, outside of the cluster too.",
     )
-    verbs: tuple[VerbName, ...] | None = Field(default=None, max_length=9, description=_VERBS)
+    verbs: tuple[VerbName, ...] | None = Field(
+        default=None, max_length=len(VerbName), description=_VERBS
+    )
     ports: tuple[Port, ...] | None = Field(default=None, max_length=MAX_ITEMS, description=_PORTS)
     limits: Limits | None = Field(default=None, description=_LIMITS)
     qos_class_name: str | None = Field(

@@ -1,0 +1,145 @@
+"""Derive the packets of the wire from the operations: their opcodes, kinds and headers.
+
+InfiniBand specification volume 1, 9.2.1 (opcodes of the base transport header). A request's packets
+are its operation's; READs and atomics are answered by those of ``ANSWERS``, all others by an
+acknowledgement.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+from rdma.operations import Extra, Service, Shape, VerbsOpcode
+
+
+class Kind(IntEnum):
+    """What the engine does with a packet."""
+
+    NOTHING = 0
+    SEND = 1
+    WRITE = 2
+    READ = 3
+    READ_RESPONSE = 4
+    ACK = 5
+    ATOMIC_ACK = 6
+    ATOMIC = 7
+
+
+class Part(IntFlag):
+    """Where in a message a packet is, and what it has behind the base transport header."""
+
+    FIRST = 1 << 0
+    LAST = 1 << 1
+    RETH = 1 << 2
+    AETH = 1 << 3
+    IMMEDIATE = 1 << 4
+    INVALIDATE = 1 << 5
+    ATOMIC_ETH = 1 << 6
+    ATOMIC_RESULT = 1 << 7
+    PAYLOAD = 1 << 8
+
+
+ONLY: Final = Part.FIRST | Part.LAST
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """What an opcode says; ``code`` is its lower five bits, ``operation`` None of an answer."""
+
+    name: str
+    code: int
+    kind: Kind
+    parts: Part
+    services: Service
+    operation: VerbsOpcode | None = None
+
+
+_KINDS: Final = {
+    Shape.SEND: Kind.SEND,
+    Shape.WRITE: Kind.WRITE,
+    Shape.READ: Kind.READ,
+    Shape.ATOMIC: Kind.ATOMIC,
+}
+_EXTRAS: Final = {
+    Extra.NOTHING: Part(0),
+    Extra.IMMEDIATE: Part.IMMEDIATE,
+    Extra.INVALIDATE: Part.INVALIDATE,
+}
+_DATA: Final = {
+    Shape.SEND: (Part.PAYLOAD, Part(0)),
+    Shape.WRITE: (Part.PAYLOAD, Part.RETH),
+    Shape.READ: (Part(0), Part.RETH),
+    Shape.ATOMIC: (Part(0), Part.ATOMIC_ETH),
+}
+"""Of each packet of a shape, and of those that begin a message."""
+
+_ACK: Final = Packet("ACKNOWLEDGE", 0x11, Kind.ACK, ONLY | Part.AETH, Service.RC)
+_ATOMIC_ACK: Final = Packet(
+    "ATOMIC_ACKNOWLEDGE",
+    0x12,
+    Kind.ATOMIC_ACK,
+    ONLY | Part.AETH | Part.ATOMIC_RESULT,
+    Service.RC,
+)
+_READ_RESPONSES: Final = tuple(
+    Packet(f"READ_RESPONSE_{place}", code, Kind.READ_RESPONSE, parts | Part.PAYLOAD, Service.RC)
+    for place, code, parts in (
+        ("FIRST", 0x0D, Part.FIRST | Part.AETH),
+        ("MIDDLE", 0x0E, Part(0)),
+        ("LAST", 0x0F, Part.LAST | Part.AETH),
+        ("ONLY", 0x10, ONLY | Part.AETH),
+    )
+)
+ANSWERS: Final = {
+    Shape.SEND: (_ACK,),
+    Shape.WRITE: (_ACK,),
+    Shape.READ: (*_READ_RESPONSES, _ACK),
+    Shape.ATOMIC: (_ATOMIC_ACK, _ACK),
+}
+"""What a responder of a reliable connection may answer, by the shape that was requested."""
+
+
+def requests(operation: VerbsOpcode) -> tuple[Packet, ...]:
+    """Return an operation's packets: the only one of a message, then those of a longer one.
+
+    The first and the middle ones of a longer message do not tell how it ends: they belong to the
+    operation that has the same without anything extra. No datagram has them.
+    """
+    row = operation.row
+    if row.codes is None:
+        return ()
+    always, at_first = _DATA[row.shape]
+    extra = _EXTRAS[row.extra]
+    parts = {
+        "ONLY": (row.codes.only, ONLY | at_first | extra),
+        "FIRST": (row.codes.first, Part.FIRST | at_first),
+        "MIDDLE": (row.codes.middle, Part(0)),
+        "LAST": (row.codes.last, Part.LAST | extra),
+    }
+    return tuple(
+        Packet(
+            f"{operation.name}_{place}",
+            code,
+            _KINDS[row.shape],
+            always | more,
+            row.over_wire if place == "ONLY" else row.over_wire & ~Service.UD,
+            operation,
+        )
+        for place, (code, more) in parts.items()
+        if code is not None
+    )
+
+
+def _packets() -> tuple[Packet, ...]:
+    found: dict[int, Packet] = {}
+    plain_first = sorted(VerbsOpcode, key=lambda one: one.row.extra is not Extra.NOTHING)
+    for operation in plain_first:
+        for packet in requests(operation):
+            found.setdefault(packet.code, packet)
+    for answers in ANSWERS.values():
+        for packet in answers:
+            found[packet.code] = packet
+    return tuple(found[code] for code in sorted(found))
+
+
+PACKETS: Final = _packets()
