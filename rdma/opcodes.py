@@ -13,7 +13,7 @@ from rdma.verbs import ALL, NONE, Verb
 
 _Where = TypeVar("_Where")
 
-_CONGESTION: Final = frozenset({0x81})  # CNP (annex A17): all who receive may be asked to slow down
+_CONGESTION: Final = frozenset({0x81})  # CNP (annex A17): slows a sender down
 _ACKNOWLEDGE: Final = frozenset(packet.code for packet in PACKETS if packet.kind is Kind.ACK)
 _RELIABLE: Final = ALL & ~(Verb.UD | Verb.CM)
 _TRANSPORTS: Final = ((Service.RC, 0x00), (Service.UC, 0x20))
@@ -21,7 +21,7 @@ _DATAGRAM: Final = 0x60
 
 
 def _last_of(verbs: Verb) -> Verb:
-    """Return the verb that tells an operation's packets from those of others."""
+    """Return the verb that sets an operation's packets apart from others."""
     return Verb(1 << verbs.bit_length() - 1)
 
 

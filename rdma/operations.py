@@ -2,7 +2,7 @@
 
 The engine's predicates, packets, completion codes, names and policy verbs are derived from these
 rows: ``vgpu_sim.hal.operations_header`` writes them for C, ``rdma.packets`` those of the wire.
-docs/adr/0116 tells how to add a row.
+docs/adr/0116 has the recipe for a new row.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from rdma.verbs import NONE, Verb
 
 
 class VerbsDone(IntEnum):
-    """ibv_wc_opcode, as far as it is used: what a completion says was done."""
+    """ibv_wc_opcode, as far as it is used: the operation that a completion reports."""
 
     SEND = 0
     RDMA_WRITE = 1
@@ -28,7 +28,7 @@ class VerbsDone(IntEnum):
 
 
 class Shape(Enum):
-    """How the engine carries an operation out: each shape has its code there."""
+    """Ways in which the engine carries operations out, each with code of its own."""
 
     SEND = "into the memory of a receive request"
     WRITE = "into memory that a remote key names"
@@ -39,7 +39,7 @@ class Shape(Enum):
 
 
 class Extra(Enum):
-    """The word that an operation's last packet has beside data."""
+    """The word that an operation's last packet carries beside data."""
 
     NOTHING = ""
     IMMEDIATE = "immediate data, for the receiver's completion"
@@ -61,7 +61,7 @@ NOWHERE: Final = Service(0)
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """Give the lower five bits of a packet's opcode, by the packet's place in its message."""
+    """Lower five bits of packets' opcodes, by the packet's place in its message."""
 
     only: int
     first: int | None = None
@@ -71,7 +71,7 @@ class Codes:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What is known of an operation.
+    """Properties of an operation.
 
     ``services``: queue pairs that may request it of a peer in the same engine; ``over_wire``: those
     whose packets ``codes`` are. ``by_post_send``: ibv_post_send() takes it, not only ibv_wr_*.

@@ -13,7 +13,7 @@ from rdma.operations import Extra, Service, Shape, VerbsOpcode
 
 
 class Kind(IntEnum):
-    """What the engine does with a packet."""
+    """Kinds of packets, by the code of the engine that handles them."""
 
     NOTHING = 0
     SEND = 1
@@ -26,7 +26,7 @@ class Kind(IntEnum):
 
 
 class Part(IntFlag):
-    """Where in a message a packet is, and what it has behind the base transport header."""
+    """A packet's place in its message, and its headers after the base transport header."""
 
     FIRST = 1 << 0
     LAST = 1 << 1
@@ -44,7 +44,10 @@ ONLY: Final = Part.FIRST | Part.LAST
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """What an opcode says; ``code`` is its lower five bits, ``operation`` None of an answer."""
+    """A packet's opcode and all that follows from it.
+
+    ``code`` is the opcode's lower five bits; ``operation`` is None of an answer.
+    """
 
     name: str
     code: int
@@ -71,7 +74,7 @@ _DATA: Final = {
     Shape.READ: (Part(0), Part.RETH),
     Shape.ATOMIC: (Part(0), Part.ATOMIC_ETH),
 }
-"""Of each packet of a shape, and of those that begin a message."""
+"""Parts of every packet of a shape, and more of those that begin a message."""
 
 _ACK: Final = Packet("ACKNOWLEDGE", 0x11, Kind.ACK, ONLY | Part.AETH, Service.RC)
 _ATOMIC_ACK: Final = Packet(
@@ -96,14 +99,14 @@ ANSWERS: Final = {
     Shape.READ: (*_READ_RESPONSES, _ACK),
     Shape.ATOMIC: (_ATOMIC_ACK, _ACK),
 }
-"""What a responder of a reliable connection may answer, by the shape that was requested."""
+"""Packets with which a responder of a reliable connection answers, by the request's shape."""
 
 
 def requests(operation: VerbsOpcode) -> tuple[Packet, ...]:
     """Return an operation's packets: the only one of a message, then those of a longer one.
 
-    The first and the middle ones of a longer message do not tell how it ends: they belong to the
-    operation that has the same without anything extra. No datagram has them.
+    The first and the middle ones of a longer message are the same whatever its last one carries:
+    they belong to the operation without an extra word. No datagram has them.
     """
     row = operation.row
     if row.codes is None:

@@ -1,4 +1,4 @@
-"""Write what the operations of RDMA are for C: sets, and lists that a macro of the user's expands.
+"""Write the table of RDMA operations for C: sets of opcodes, and lists that a macro expands.
 
 ``TESSERA_OPERATIONS_<SET>`` has bit N set for opcode N. ``TESSERA_OPERATIONS(X)`` is one call of X
 for each operation, ``TESSERA_PACKETS(X)`` one for each packet.
@@ -13,7 +13,7 @@ from rdma.verbs import Verb
 
 _NO_PACKET = 0xFF
 
-# What an operation may have in the request itself instead of memory.
+# Shapes whose data may lie in the request itself.
 _INLINE = (Shape.SEND, Shape.WRITE)
 
 _TEST = (

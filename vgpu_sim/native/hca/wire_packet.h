@@ -21,8 +21,7 @@ enum {
 
 enum wire_transport { WIRE_RC = 0, WIRE_UC = 1, WIRE_UD = 3 };
 
-/* Names of what rdma/packets.py lists: the lower five bits of an opcode, what packets are for, and
- * what they consist of. */
+/* Opcodes (their lower five bits), kinds and parts of packets, as rdma/packets.py lists them. */
 #define NAMED(name, value, ...) WIRE_##name = value,
 enum wire_operation { TESSERA_PACKETS(NAMED) };
 enum wire_kind { TESSERA_PACKET_KINDS(NAMED) };
@@ -31,7 +30,7 @@ enum wire_part { TESSERA_PACKET_PARTS(NAMED) };
 
 struct wire_form {
   uint8_t kind;
-  uint8_t operation; /* of verbs, that a request is */
+  uint8_t operation; /* opcode of verbs that a request carries out; 0 of an answer */
   uint16_t parts, services;
 };
 
@@ -80,7 +79,7 @@ static inline int32_t wire_psn_distance(uint32_t a, uint32_t b) {
 /* What an opcode is; kind WIRE_NOTHING where it is not known, or not of its transport. */
 struct wire_form wire_form_of(uint8_t opcode);
 uint32_t wire_header_bytes(uint8_t opcode);
-/* Lower five bits of the opcode that a request's packet at this place of its message has. */
+/* Lower five bits of the opcode of a request's packet, by its place in the message. */
 uint8_t wire_code_of(uint32_t operation, bool first, bool last);
 
 /* Reads what came as `bytes` bytes of UDP payload. False where lengths, versions or opcode make no

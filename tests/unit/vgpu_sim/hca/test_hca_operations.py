@@ -45,9 +45,9 @@ def predicates(number: int) -> str:
     if operation is None:
         return f"{number} 00000000 0"
     row = operation.row
-    told = [row.shape is shape for shape in SHAPES]
-    told += [row.extra is extra for extra in (Extra.IMMEDIATE, Extra.INVALIDATE)]
-    return f"{number} {''.join(str(int(one)) for one in told)} {row.verbs.value}"
+    flags = [row.shape is shape for shape in SHAPES]
+    flags += [row.extra is extra for extra in (Extra.IMMEDIATE, Extra.INVALIDATE)]
+    return f"{number} {''.join(str(int(one)) for one in flags)} {row.verbs.value}"
 
 
 def forms(packet: Packet) -> dict[int, str]:
