@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.kube.gpu_object import GpuObject
+from facts.document import GpuFacts
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, MigMode, PlacedInstance
@@ -14,6 +16,9 @@ from mig import geometry
 from mig.errors import UnknownBoardError
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology import topology_named
+
+Row: TypeAlias = dict[str, str | int]
+"""A GPU as gpud's ``configure`` takes it: its UUID, index and board, and its facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +54,21 @@ class Desired:
         """Return whether a device stays as it is: its object is refused, or may be."""
         return uuid not in self.gpus and (self.all_frozen or uuid in self.frozen)
 
-    def configuration(self, inventory: Inventory) -> list[dict[str, str | int]]:
+    def configuration(self, inventory: Inventory) -> list[Row]:
         """Return the devices that gpud is to have; one with slices stays until they are gone."""
-        found: dict[str, dict[str, str | int]] = {
-            uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.topology)
+        found: dict[str, Row] = {
+            uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.facts)
             for uuid, spec in self.gpus.items()
         }
-        for gpu in inventory.gpus:
+        for gpu, row in zip(inventory.gpus, configured(inventory), strict=True):
             if gpu.slices or (gpu.uuid not in found and self.instances(gpu) is None):
-                found[gpu.uuid] = _row(gpu.uuid, gpu.index, gpu.board.key, gpu.topology)
+                found[gpu.uuid] = row
         return sorted(found.values(), key=lambda gpu: (gpu["index"], gpu["uuid"]))
+
+
+def configured(inventory: Inventory) -> list[Row]:
+    """Return the devices that gpud has, as it was asked for them."""
+    return [_row(gpu.uuid, gpu.index, gpu.board.key, gpu.facts) for gpu in inventory.gpus]
 
 
 def sort_out(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired:
@@ -91,8 +101,8 @@ def sort_out(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired
     )
 
 
-def _row(uuid: str, index: int, board: str, topology: str) -> dict[str, str | int]:
-    return {"uuid": uuid, "index": index, "board": board, "topology": topology}
+def _row(uuid: str, index: int, board: str, facts: GpuFacts) -> Row:
+    return {"uuid": uuid, "index": index, "board": board, **facts.to_json()}
 
 
 def _fits(gpu: Gpu, spec: GPUSpec) -> bool:
@@ -108,7 +118,7 @@ def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, 
     except UnknownBoardError as err:
         return Reason.UNKNOWN_BOARD, str(err)
     try:
-        topology_named(spec.topology, spec.index + 1)
+        topology_named(spec.facts.topology, spec.index + 1)
     except BadShape as err:
         return Reason.INVALID_SPEC, f"spec.topology: {err}"
     try:

@@ -13,7 +13,7 @@ from typing import Never
 
 from device_plugin.agent import faults, libraries, orphans
 from device_plugin.agent.claims import ClaimOffer, NoClaims
-from device_plugin.agent.desired import Desired, sort_out
+from device_plugin.agent.desired import Desired, configured, sort_out
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.leaving.allocatable import LOOK_AGAIN_S
@@ -287,9 +287,8 @@ class Agent:
         if self._objects is None:
             return inventory, {}
         gpus = desired.configuration(inventory)
-        there = sorted((gpu.index, gpu.uuid, gpu.board.key, gpu.topology) for gpu in inventory.gpus)
-        wanted = [(gpu["index"], gpu["uuid"], gpu["board"], gpu["topology"]) for gpu in gpus]
-        if there == wanted and self._configured == (wanted, desired.budget_bytes):
+        asked = gpus, desired.budget_bytes
+        if configured(inventory) == gpus and self._configured == asked:
             return inventory, desired.refused
         try:
             self._gpud.configure(gpus, desired.budget_bytes)
@@ -297,7 +296,7 @@ class Agent:
             _log.warning("gpud refused the GPUs: %s", err)
             everybody = {o.name: (Reason.AGENT_ERROR, err.message) for o in self._objects}
             return inventory, {**everybody, **desired.refused}
-        self._configured = (wanted, desired.budget_bytes)
+        self._configured = asked
         return self._gpud.inventory(), desired.refused
 
     def _steps(self, gpu: Gpu, this: Pass) -> Steps:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from facts.document import DEFAULT_FACTS, GpuFacts
 from mig import geometry
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.modelled import WALL
@@ -85,28 +86,28 @@ class Gpu:
     health: str
     slices: tuple[MigSlice, ...]
     mig_enabled: bool = True
-    topology: str = FLAT
+    facts: GpuFacts = DEFAULT_FACTS
     faults: frozenset[str] = frozenset()
     """Ids of the injected faults that last."""
 
     @property
     def root(self) -> int:
         """Return the number of the NUMA node, or else of the PCIe root, that it is below."""
-        if self.topology == FLAT:
+        if self.facts.topology == FLAT:
             return self.index
-        return topology_named(self.topology, self.index + 1).gpus[self.index].numa
+        return topology_named(self.facts.topology, self.index + 1).gpus[self.index].numa
 
     @property
     def bus(self) -> int:
         """Return the number of the PCI bus that it is alone on."""
-        return topology_named(self.topology, self.index + 1).gpus[self.index].bus
+        return topology_named(self.facts.topology, self.index + 1).gpus[self.index].bus
 
     @property
     def root_bus(self) -> int:
         """Return the number of the PCIe root that it is below: the least bus there."""
-        if self.topology == FLAT:
+        if self.facts.topology == FLAT:
             return self.bus
-        there = topology_named(self.topology, self.index + 1)
+        there = topology_named(self.facts.topology, self.index + 1)
         bridge = there.gpus[self.index].bridge
         return min(one.bus for one in (*there.gpus, *there.hcas) if one.bridge == bridge)
 
@@ -210,7 +211,7 @@ def _gpu(gpu: admin.Gpu) -> Gpu:
         health=gpu.health,
         slices=tuple(_slice(board, gpu.uuid, instance) for instance in instances),
         mig_enabled=gpu.mig_enabled,
-        topology=gpu.topology,
+        facts=gpu.facts,
         faults=frozenset(fault.id for fault in gpu.faults),
     )
 

@@ -91,6 +91,7 @@ ROOMS = (
             (f"{_UNIT}/**/test_worker_*.py",),
         ),
     ),
+    Room("facts", ("facts/*.py",), (("tests/unit/facts",),)),
     Room("mig", ("mig/**/*.py",), (("tests/unit/mig",),)),
     Room(
         "operator",

@@ -25,6 +25,7 @@ _COPIED = (
     "operator",
     "device_plugin",
     "kubelet_conformance",
+    "facts",
     "mig",
     "rdma",
     "vgpu_sim",

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import click
 
+from facts.document import DEFAULT_FACTS, GpuFacts
 from mig.geometry import Board, DeviceProfile, Instance
 from mig.planner.rules import violations
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal.address_map import MAX_GPUS
-from vgpu_sim.perf.topology import FLAT
 
 
 def layout(chosen: Board, device: DeviceProfile, count: int) -> list[list[Instance]]:
@@ -38,11 +38,11 @@ def configure(
     admin: AdminClient,
     chosen: Board,
     placed: Sequence[Sequence[Instance]],
-    topology: str = FLAT,
+    facts: GpuFacts = DEFAULT_FACTS,
 ) -> None:
     """Give a fresh gpud its GPUs and slices. Raises AdminRefused, OSError."""
     gpus = [
-        {"uuid": new_gpu_uuid(), "index": index, "board": chosen.key, "topology": topology}
+        {"uuid": new_gpu_uuid(), "index": index, "board": chosen.key, **facts.to_json()}
         for index in range(len(placed))
     ]
     admin.call("configure", gpus=gpus, budget_bytes=0)

@@ -8,8 +8,9 @@ import uuid
 from dataclasses import dataclass, field
 from typing import NewType
 
+from facts.document import DEFAULT_FACTS, GpuFacts
 from mig.geometry import Board, ComputePlace, Instance, Profile, board
-from vgpu_sim.perf.topology import FLAT, Place, topology_named
+from vgpu_sim.perf.topology import Place, topology_named
 from vgpu_sim.system.peers import PodUid
 
 GpuUuid = NewType("GpuUuid", str)
@@ -75,12 +76,12 @@ def uuid_bytes(text: str) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Gpu:
     """A simulated GPU. ``index`` is its place on the node and in the aperture, and which of the
-    places of the ``topology`` (``vgpu_sim.perf.topology``) it has."""
+    places of the topology (``vgpu_sim.perf.topology``) it has that its facts name."""
 
     uuid: GpuUuid
     index: int
     board_key: str
-    topology: str = FLAT
+    facts: GpuFacts = DEFAULT_FACTS
 
     @property
     def board(self) -> Board:
@@ -95,7 +96,7 @@ class Gpu:
     @property
     def place(self) -> Place:
         """Return where it is in the node's topology. Raises BadShape: there is no such place."""
-        return topology_named(self.topology, self.index + 1).gpus[self.index]
+        return topology_named(self.facts.topology, self.index + 1).gpus[self.index]
 
     @property
     def pci_bus_id(self) -> str:

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
+from facts.document import DEFAULT_FACTS, GpuFacts
+from facts.fields import FactsError
 from vgpu_sim.hal.modelled import WALL
 
 PROTOCOL: Final = 7
@@ -269,7 +271,7 @@ class Gpu:
 
     ``mig_enabled`` is its MIG mode: False while it is one whole GPU.
     ``pci_bus_id`` is written as NVML does: domain in eight digits, bus, device, function. It is one
-    of the places of the ``topology``, by ``index``.
+    of the places of the topology, by ``index``. The document has ``facts`` among the other fields.
     """
 
     uuid: str
@@ -287,7 +289,7 @@ class Gpu:
     xids: tuple[Xid, ...] = ()
     ecc: Ecc = Ecc()
     faults: tuple[Fault, ...] = ()
-    topology: str = "flat"
+    facts: GpuFacts = DEFAULT_FACTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,7 +311,12 @@ class Inventory:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self)
+        document = asdict(self)
+        for gpu, written in zip(self.gpus, document["gpus"], strict=True):
+            del written["facts"]
+            # The readers of this protocol want a topology, also where it is the default.
+            written |= {"topology": gpu.facts.topology} | gpu.facts.to_json()
+        return document
 
     @classmethod
     def from_json(cls, document: object) -> Self:
@@ -357,12 +364,24 @@ def _read_items(
 
 def _read_fields(kind: type[Value], document: object, where: str) -> Value:
     hashable: Any = kind
-    hints = _hints(hashable)
+    hints = dict(_hints(hashable))
+    facts: dict[str, GpuFacts] = {}
+    if hints.get("facts") is GpuFacts and isinstance(document, dict):
+        del hints["facts"]
+        document, facts["facts"] = _without_facts(document, where)
     if not isinstance(document, dict) or set(document) != set(hints):
         found = sorted(document) if isinstance(document, dict) else type(document).__name__
         raise DocumentError(f"{where} has {found}, not {sorted(hints)}")
     read = {name: _read(hint, document[name], f"{where}.{name}") for name, hint in hints.items()}
-    return kind(**read)
+    return kind(**read, **facts)
+
+
+def _without_facts(document: dict[str, Any], where: str) -> tuple[dict[str, Any], GpuFacts]:
+    """Return a GPU without the facts among its fields, and these. Raises DocumentError."""
+    try:
+        return GpuFacts.split(document)
+    except FactsError as err:
+        raise DocumentError(f"{where}.{err}") from err
 
 
 @cache

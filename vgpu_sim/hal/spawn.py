@@ -59,6 +59,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
+from facts.document import DEFAULT_FACTS, GpuFacts
 from vgpu_sim.hal import limits
 
 FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
@@ -83,7 +84,7 @@ class WorkerConfig:
     ``sm_limits``: of a multiprocessor, threads, blocks, bytes of shared memory, and bytes of it
     that each block takes beside its own: only metrics depend on them.
     ``clock`` is one of ``hal.modelled.CLOCKS``: with "modelled" timestamps are what they would be
-    on ``board`` with this (part, whole) of its memory, in a node of this ``topology``.
+    on ``board`` with this (part, whole) of its memory, in the topology that its ``facts`` name.
     ``weak_sandbox``: serve even where they are not enough (``is_confined``).
     """
 
@@ -109,7 +110,7 @@ class WorkerConfig:
     clock: str = "wall"
     board: str = ""
     memory_share: tuple[int, int] = (1, 1)
-    topology: str = "flat"
+    facts: GpuFacts = DEFAULT_FACTS
     sandbox: bool = True
     weak_sandbox: bool = False
 
@@ -133,6 +134,7 @@ class WorkerConfig:
             values["sm_limits"] = tuple(values["sm_limits"])
             values["memory_share"] = tuple(values.get("memory_share", (1, 1)))
             values["cgroup_procs"] = tuple(values.get("cgroup_procs", ()))
+            values["facts"] = GpuFacts.from_json(values.get("facts", {}))
             return cls(**values)
         except (KeyError, TypeError) as err:
             raise ValueError(f"worker config: {err}") from err

@@ -31,9 +31,8 @@ def uuid_of(node: str, index: int) -> str:
 
 def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
     """Return a GPU without its instances, of the Node object with this UID."""
-    wanted = spec.model_dump(
-        mode="json", by_alias=True, exclude={"instances", "layout", "mig_mode", "faults"}
-    )
+    others = {"instances", "layout", "mig_mode", "faults"}  # what other field managers write
+    wanted = spec.model_dump(mode="json", by_alias=True, exclude=others | spec.unset_facts)
     metadata: dict[str, Any] = {
         "name": name_of(spec.node_name, spec.index),
         "labels": {

@@ -22,6 +22,7 @@ PACKAGES = (
     "operator/gpu_operator",
     "device_plugin",
     "kubelet_conformance",
+    "facts",
     "mig",
     "rdma",
     "vgpu_sim",

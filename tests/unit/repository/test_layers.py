@@ -25,6 +25,7 @@ PLANTED = {
         "import device_plugin.dp",
     ),
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
+    "The document of facts uses the standard library only": ("facts/fields.py", "import pydantic"),
     "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
         "operator/gpu_operator/api/v1alpha1/base.py",
@@ -100,7 +101,7 @@ def lint_imports(directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-PACKAGES = ("operator", "device_plugin", "kubelet_conformance", "mig", "rdma", "vgpu_sim")
+PACKAGES = ("operator", "device_plugin", "kubelet_conformance", "facts", "mig", "rdma", "vgpu_sim")
 
 
 @pytest.fixture
@@ -170,7 +171,14 @@ def test_nothing_shadows_the_standard_library() -> None:
 def test_the_environment_has_one_reader_in_each_package() -> None:
     readers = {
         path.relative_to(ROOT)
-        for package in ("operator/gpu_operator", "device_plugin", "mig", "rdma", "vgpu_sim")
+        for package in (
+            "operator/gpu_operator",
+            "device_plugin",
+            "facts",
+            "mig",
+            "rdma",
+            "vgpu_sim",
+        )
         for path in (ROOT / package).rglob("*.py")
         if path.name != "config.py"
         and re.search(r"\bos\.(environ|getenv)\b", path.read_text(encoding="utf-8"))

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from facts.document import GpuFacts
 from mig.errors import MigError
 from mig.geometry import WHOLE, Board, DeviceProfile
 from rdma.errors import PolicyError
@@ -258,7 +259,7 @@ def command(
                 _require("libcuda.so.1", config.LIBRARIES_DIR)
                 node = stack.enter_context(StandaloneNode(config.private_dir_parents(), options))
                 with node.admin() as admin:
-                    configure(admin, board, placed, topology)
+                    configure(admin, board, placed, GpuFacts(topology=topology))
                 token_hex = node.token_hex
                 environment = config.program_environment(
                     node.slices_dir, token_hex, config.LIBRARIES_DIR

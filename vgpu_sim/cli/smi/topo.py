@@ -21,11 +21,12 @@ def topo(as_matrix: bool, as_xml: bool) -> None:
     if as_matrix == as_xml:
         raise click.UsageError("one of -m and --xml is needed")
     node = looked()
-    if any(gpu.topology is None for gpu in node.gpus):
+    named = [gpu.facts.topology for gpu in node.gpus if gpu.facts is not None]
+    if len(named) < len(node.gpus):
         raise click.ClickException("slice sockets do not tell the topology: ask on the node")
     try:
-        topology = topology_named(node.gpus[0].topology or "") if node.gpus else None
-        if topology is None or any(gpu.topology != topology.name for gpu in node.gpus):
+        topology = topology_named(named[0]) if named else None
+        if topology is None or any(name != topology.name for name in named):
             raise click.ClickException("the GPUs of this node are in no one topology")
         board = board_named(node.gpus[0].board)
         indices = [gpu.index for gpu in node.gpus]

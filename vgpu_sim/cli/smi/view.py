@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from facts.document import DECLARED, GpuFacts
 from mig.geometry import WHOLE, board
 from vgpu_sim.cli.clients import slices as slice_client
 from vgpu_sim.cli.clients.admin import AdminClient
@@ -66,7 +67,10 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU as far as it can be seen from here: ``devices`` are what programs use of it."""
+    """A GPU as far as it can be seen from here: ``devices`` are what programs use of it.
+
+    ``facts`` are what its pool says of it; None: slice sockets do not send them.
+    """
 
     index: int
     uuid: str
@@ -77,7 +81,7 @@ class GpuView:
     multiprocessors: int
     health: str | None
     devices: list[DeviceView]
-    topology: str | None = None
+    facts: GpuFacts | None = None
 
     @property
     def mig_mode(self) -> str:
@@ -109,8 +113,11 @@ class NodeView:
     clock: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
+        """Return plain values; the facts of a GPU are fields of it, null where they are unknown."""
+        document = asdict(self)
+        for gpu in document["gpus"]:
+            gpu |= gpu.pop("facts") or dict.fromkeys(DECLARED)
+        return document
 
 
 def from_gpud(run_dir: Path) -> NodeView:
@@ -177,7 +184,7 @@ def _gpu(gpu: admin.Gpu) -> GpuView:
         multiprocessors=gpu.multiprocessors,
         health=gpu.health,
         devices=[_device(index, one) for index, one in enumerate(gpu.instances)],
-        topology=gpu.topology,
+        facts=gpu.facts,
     )
 
 

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from facts.document import GpuFacts
 from mig.errors import UnknownBoardError
 from mig.geometry import board
 from vgpu_sim.gpud.errors import InvalidRequest
@@ -17,7 +18,6 @@ from vgpu_sim.gpud.model import (
     parse_gpu_uuid,
     parse_instance_uuid,
 )
-from vgpu_sim.perf.topology import FLAT
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
 MAX_HOLDERS = 1024  # of one instance: more pods than a kubelet runs
@@ -142,13 +142,13 @@ def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
 
 def _gpu(entry: object) -> Gpu:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a gpu is {uuid, index, board}, with a topology or none")
-    kinds = {"uuid": str, "index": int, "board": str, "topology": str}
-    values = fields({"topology": FLAT} | entry, kinds)
+        raise InvalidRequest("a gpu is {uuid, index, board}, with facts or none")
     try:
+        rest, facts = GpuFacts.split(entry)
+        values = fields(rest, {"uuid": str, "index": int, "board": str})
         board(values["board"])
         uuid = parse_gpu_uuid(values["uuid"])
-        return Gpu(uuid, values["index"], values["board"], values["topology"])
+        return Gpu(uuid, values["index"], values["board"], facts)
     except (ValueError, UnknownBoardError) as err:
         raise InvalidRequest(str(err)) from err
 

@@ -134,7 +134,7 @@ class Snapshot:
             xids=self._faults.records.xids(gpu.uuid),
             ecc=self._faults.records.ecc(gpu.uuid),
             faults=self._faults.active(gpu.uuid),
-            topology=gpu.topology,
+            facts=gpu.facts,
         )
 
     def _telemetry(self, gpu: Gpu) -> admin.Telemetry:

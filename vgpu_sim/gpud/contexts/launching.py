@@ -302,5 +302,5 @@ class Launcher:
             clock=self._settings.clock,
             board=instance.gpu.board.key,
             memory_share=_memory_share(instance),
-            topology=instance.gpu.topology,
+            facts=instance.gpu.facts,
         )

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from facts.document import GpuFacts
 from mig.errors import MigError
 from mig.planner import rules
 from vgpu_sim.gpud.errors import JournalError
@@ -26,7 +27,6 @@ from vgpu_sim.gpud.model import (
     parse_instance_uuid,
 )
 from vgpu_sim.hal.address_map import MAX_GPUS
-from vgpu_sim.perf.topology import FLAT
 from vgpu_sim.system import durable
 
 VERSION = 1
@@ -93,7 +93,7 @@ def encode(state: NodeState) -> dict[str, Any]:
         "version": VERSION,
         "budget_bytes": state.budget_bytes,
         "gpus": [
-            {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board_key, **_topology(gpu)}
+            {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board_key, **gpu.facts.to_json()}
             for gpu in state.gpus
         ],
         "instances": [
@@ -111,11 +111,6 @@ def encode(state: NodeState) -> dict[str, Any]:
             for instance in state.instances
         ],
     }
-
-
-def _topology(gpu: Gpu) -> dict[str, str]:
-    """Return what is not written of GPUs without a topology, likewise."""
-    return {} if gpu.topology == FLAT else {"topology": gpu.topology}
 
 
 def _compute_start(instance: MigInstance) -> dict[str, int]:
@@ -160,13 +155,14 @@ def decode(document: object) -> NodeState:
 
 
 def _gpu(entry: object) -> Gpu:
-    if isinstance(entry, dict):
-        entry = {"topology": FLAT} | entry
-    fields = _fields(entry, {"uuid": str, "index": int, "board": str, "topology": str})
+    if not isinstance(entry, dict):
+        raise ValueError("expected an object")
+    rest, facts = GpuFacts.split(entry)
+    fields = _fields(rest, {"uuid": str, "index": int, "board": str})
     if not 0 <= fields["index"] < MAX_GPUS:
         raise ValueError(f"gpu index {fields['index']} is not below {MAX_GPUS}")
     uuid = parse_gpu_uuid(fields["uuid"])
-    gpu = Gpu(uuid, fields["index"], fields["board"], fields["topology"])
+    gpu = Gpu(uuid, fields["index"], fields["board"], facts)
     _ = gpu.board, gpu.place  # raise for an unknown one
     return gpu
 

@@ -129,7 +129,7 @@ def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
 
 def _place(gpu: admin.Gpu) -> int:
     """Return where a GPU is in its node's topology, packed as ``hal.management`` has it."""
-    topology = topology_named(gpu.topology, gpu.index + 1)
+    topology = topology_named(gpu.facts.topology, gpu.index + 1)
     place, modelled = topology.gpus[gpu.index], MODELLED[gpu.board]
     links = topology.links_of(modelled.architecture.split()[0]) if modelled.has_nvlink else 0
     peers = len(topology.gpus) - 1 if links and not topology.switched else 0

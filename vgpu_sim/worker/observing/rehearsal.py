@@ -30,7 +30,7 @@ def rehearse(config: WorkerConfig) -> None:
         PerfError: the board, the slice of it, or its topology cannot be modelled.
     """
     chip = chip_of(config.board, config.multiprocessors, config.memory_share)
-    peers(config.board, config.topology)
+    peers(config.board, config.facts.topology)
     module = warm_up_module()
     memory = BufferMemory(_PAGE_BYTES, bytearray(-(-BUFFER_BYTES // _PAGE_BYTES) * _PAGE_BYTES))
     launch = Launch(KERNEL, (1, 1, 1), (32, 1, 1), struct.pack("<Qf", _PAGE_BYTES, 1.0))
@@ -45,7 +45,7 @@ def observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer:
         config.aperture_base,
         lambda: ApertureMemory(runtime.regions()),
         lambda why: runtime.fail(FaultKind.INTERNAL, CudaError.LAUNCH_FAILED, why),
-        peers(config.board, config.topology),
+        peers(config.board, config.facts.topology),
         lambda: [(one.address, one.address + one.size) for one in runtime.regions()],
     )
 

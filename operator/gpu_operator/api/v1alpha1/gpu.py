@@ -5,10 +5,10 @@ from enum import StrEnum
 from pydantic import Field
 
 from gpu_operator.api.v1alpha1.base import Model, Status, StatusModel
+from gpu_operator.api.v1alpha1.gpu_facts import FactFields
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.gpupool import Allocation, Clock, Isolation
 from gpu_operator.api.v1alpha1.sharing import Shared
-from gpu_operator.api.v1alpha1.topology import Topology
 from mig.geometry import WHOLE, DeviceProfile, Profile
 from mig.spec import Place
 
@@ -99,7 +99,7 @@ class FaultStatus(StatusModel):
     message: str = Field(default="", description="Why it was refused.")
 
 
-class GPUSpec(Model):
+class GPUSpec(FactFields):
     """What the node agent is to make true."""
 
     node_name: str = Field(description="Node that carries the GPU.")
@@ -127,12 +127,6 @@ class GPUSpec(Model):
     allow_multiple_allocations: bool = Field(default=False, description="As in the pool.")
     node_budget: str | None = Field(default=None, description="As in the pool.")
     isolation: Isolation = Field(default=Isolation.DEFAULT, description="As in the pool.")
-    topology: str = Field(
-        default=Topology.FLAT.value,
-        min_length=1,
-        max_length=1024,
-        description="The pool's topology, or its customTopology as one line.",
-    )
     faults: tuple[WantedFault, ...] = Field(
         default=(), max_length=64, description="Faults that GPUFaults ask for, all of them."
     )

@@ -4,6 +4,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from facts.document import GpuFacts
 from gpu_operator.api.v1alpha1.base import Model, Status
 from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
 
@@ -134,10 +135,10 @@ class GPUPoolSpec(Model):
     )
 
     @property
-    def places(self) -> str:
-        """Return the topology as GPUs have it: a name, or a description as one line."""
+    def facts(self) -> GpuFacts:
+        """Return what programs on the pool's GPUs are to read of it."""
         custom = self.custom_topology
-        return self.topology.value if custom is None else custom.text
+        return GpuFacts(topology=self.topology.value if custom is None else custom.text)
 
 
 class GPUPoolStatus(Status):

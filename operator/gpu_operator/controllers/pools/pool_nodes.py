@@ -42,11 +42,11 @@ def populate(
             pool=pool.name,
             node_budget=pool.spec.node_budget,
             isolation=pool.spec.isolation,
-            topology=pool.spec.places,
             mig_strategy=strategies.policy_on(world, node).strategy,
             allocation=allocations.allocation_on(pool, node, dra=dra),
             allow_multiple_allocations=pool.spec.allow_multiple_allocations,
             sharing=resolve(world.policy.sharing, index, gpu_render.uuid_of(node.name, index)),
+            **pool.spec.facts.to_json(),
         )
         known = existing.get(index)
         if known is None or not _same(known, spec, node):

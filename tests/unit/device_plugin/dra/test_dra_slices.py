@@ -17,6 +17,7 @@ from device_plugin.dra.devices import SUSPECT, UNHEALTHY, Node
 from device_plugin.dra.places import in_order
 from device_plugin.dra.slices import Offered, resource_slices
 from device_plugin.inventory.model import Gpu, MigSlice
+from facts.document import GpuFacts
 from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1 import quantity
 from mig import geometry, planner
@@ -229,14 +230,14 @@ def test_a_shared_device_s_policy_is_one_that_the_api_server_takes(board: geomet
 
 
 def test_places_follow_the_topology() -> None:
-    gpu = dataclasses.replace(gpu_of(H100, 5), topology="dgx-h100")
+    gpu = dataclasses.replace(gpu_of(H100, 5), facts=GpuFacts(topology="dgx-h100"))
     found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-5"]["attributes"]
     assert found["numaNode"] == {"int": 1}
     assert found["resource.kubernetes.io/pciBusID"] == {"string": "0000:c3:00.0"}
     # The root is that of the HCA beside it, which has the lesser bus.
     assert found["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:c0"}
     own = "custom:numa=2;nvlinks=0;gpus=10.0.0.0,c3.1.1.1;hcas=c1.1.1.2"
-    gpu = dataclasses.replace(gpu_of(H100, 1), topology=own)
+    gpu = dataclasses.replace(gpu_of(H100, 1), facts=GpuFacts(topology=own))
     found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-1"]["attributes"]
     assert found["numaNode"] == {"int": 1}
     assert found["resource.kubernetes.io/pciBusID"] == {"string": "0000:c3:00.0"}

@@ -150,7 +150,7 @@ def test_a_bus_is_two_hexadecimal_digits(bus: str) -> None:
 def test_the_example_is_a_machine_whose_gpus_are_joined_in_pairs_of_six() -> None:
     text = (Path(__file__).parents[4] / "examples" / "pool-own-topology.yaml").read_text()
     spec = GPUPoolSpec.model_validate(yaml.safe_load(text)["spec"])
-    there = topology_named(spec.places, spec.count)
+    there = topology_named(spec.facts.topology, spec.count)
     assert there.links_between("Hopper") == 6
     assert there.level(there.gpus[0], there.gpus[1]) is Level.PIX
     assert there.level(there.gpus[1], there.gpus[2]) is Level.SYS

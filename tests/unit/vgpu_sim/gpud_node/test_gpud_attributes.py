@@ -6,6 +6,7 @@ import tomllib
 import pytest
 from cuda.bindings import driver as cuda
 
+from facts.document import GpuFacts
 from mig.geometry import BOARDS
 from vgpu_sim.gpud.devices.attributes import ABSENT, Attribute, attributes_of
 from vgpu_sim.gpud.devices.device_info import device_info, device_name
@@ -215,7 +216,7 @@ def test_nothing_is_announced_that_the_library_answers_as_not_supported():
 def test_the_bus_is_that_of_the_place_in_the_topology() -> None:
     profile = BOARDS["h100-80gb"].profile("whole")
     for topology, bus in (("flat", 6), ("dgx-h100", 0xC3)):
-        gpu = Gpu(new_gpu_uuid(), 5, "h100-80gb", topology)
+        gpu = Gpu(new_gpu_uuid(), 5, "h100-80gb", GpuFacts(topology))
         instance = MigInstance(new_instance_uuid(), gpu, profile, 0, 0)
         assert attributes_of(instance, (9, 0))[Attribute.PCI_BUS_ID] == bus
         assert gpu.pci_bus_id == f"00000000:{bus:02X}:00.0"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from facts.document import GpuFacts
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest, NotFound
 from vgpu_sim.gpud.model import Gpu, new_gpu_uuid, new_instance_uuid
@@ -85,7 +86,7 @@ def test_a_gpu_with_instances_cannot_leave_or_change(inventory):
 def test_a_gpu_without_a_place_in_its_topology_is_refused(inventory):
     for index, topology, why in ((4, "hgx-4", "room for 4 GPUs"), (0, "ring", "no topology")):
         with pytest.raises(InvalidRequest, match=why):
-            inventory.configure([Gpu(H100.uuid, index, "h100-80gb", topology)], 0)
+            inventory.configure([Gpu(H100.uuid, index, "h100-80gb", GpuFacts(topology))], 0)
 
 
 def test_an_instance_in_use_stays(inventory):

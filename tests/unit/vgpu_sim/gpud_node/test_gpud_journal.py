@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from facts.document import GpuFacts
 from mig.geometry import board
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.journal import NodeState
@@ -163,7 +164,7 @@ def test_a_gpu_instance_without_a_compute_instance_is_one_after_a_restart(tmp_pa
 
 def test_a_topology_is_kept_and_a_node_without_one_is_written_as_before(tmp_path):
     plain, placed = (
-        NodeState((Gpu(new_gpu_uuid(), 3, "h100-80gb", name),), (), 0)
+        NodeState((Gpu(new_gpu_uuid(), 3, "h100-80gb", GpuFacts(name)),), (), 0)
         for name in ("flat", "dgx-h100")
     )
     assert "topology" not in journal.encode(plain)["gpus"][0]

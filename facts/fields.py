@@ -1,0 +1,77 @@
+"""Fields of a document of facts: their bounds, and the check of a value that came from outside.
+
+A field is declared by ``text``, ``number`` or ``flag``, which say what a value may be. The bounds
+are the same in the schema of GPU objects and in what gpud accepts.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+_KEY: Final = "facts"
+
+
+class FactsError(ValueError):
+    """A document that is none of facts; names the field and what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a value may be: of a text ``least`` and ``most`` characters, of a number its range."""
+
+    kind: type
+    least: int
+    most: int
+    description: str
+
+    def problem(self, value: object) -> str:
+        """Return what is wrong with a value; empty: nothing."""
+        if type(value) is not self.kind:
+            return f"is not {self.kind.__name__}"
+        if isinstance(value, str):
+            if not self.least <= len(value) <= self.most:
+                return f"has not {self.least} to {self.most} characters"
+            return "" if value.isprintable() else "has a character that cannot be printed"
+        if isinstance(value, int) and not self.least <= value <= self.most:
+            return f"is not from {self.least} to {self.most}"
+        return ""
+
+
+def text(default: str, longest: int, description: str) -> Any:
+    """Declare a text of printable characters; it may be empty if the default is."""
+    return _declare(default, Bounds(str, min(1, len(default)), longest, description))
+
+
+def number(default: int, least: int, most: int, description: str) -> Any:
+    """Declare an integer."""
+    return _declare(default, Bounds(int, least, most, description))
+
+
+def flag(description: str) -> Any:
+    """Declare a Boolean, which is false unless a pool sets it."""
+    return _declare(False, Bounds(bool, 0, 1, description))
+
+
+def bounds_of(field: "dataclasses.Field[Any]") -> Bounds:
+    """Return what a declared field may be."""
+    bounds: Bounds = field.metadata[_KEY]
+    return bounds
+
+
+def check(fields: Mapping[str, "dataclasses.Field[Any]"], document: Mapping[str, object]) -> None:
+    """Check a document that came from outside against the fields that there are.
+
+    Raises:
+        FactsError: a field is unknown, of another type or beyond its bounds.
+    """
+    for name, value in document.items():
+        if name not in fields:
+            raise FactsError(f"unknown fact {name[:64]!r}: known are {', '.join(sorted(fields))}")
+        if problem := bounds_of(fields[name]).problem(value):
+            raise FactsError(f"{name} {problem}")
+
+
+def _declare(default: object, bounds: Bounds) -> Any:
+    assert not bounds.problem(default)
+    return dataclasses.field(default=default, metadata={_KEY: bounds})

@@ -1,0 +1,50 @@
+"""The facts of a GPU as fields of its spec, one for each that ``facts.document`` declares.
+
+The schema has no defaults for them, and they are not written where they have theirs: an agent of
+the version before, which refuses fields that it does not know, reads the object until a pool sets
+a new one.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, create_model
+
+from facts.document import DECLARED, GpuFacts
+from facts.fields import bounds_of
+from gpu_operator.api.v1alpha1.base import Model
+
+
+class _HasFacts(Model):
+    @property
+    def facts(self) -> GpuFacts:
+        """Return the facts of the GPU."""
+        return GpuFacts(**{name: getattr(self, name) for name in DECLARED})
+
+    @property
+    def unset_facts(self) -> set[str]:
+        """Return the names of the facts that have their default."""
+        return DECLARED.keys() - self.facts.to_json().keys()
+
+
+def _field(name: str) -> Any:
+    bounds, default = bounds_of(DECLARED[name]), DECLARED[name].default
+    limits: dict[str, Any] = {}
+    if bounds.kind is str:
+        limits = {"min_length": bounds.least, "max_length": bounds.most}
+    elif bounds.kind is int:
+        limits = {"ge": bounds.least, "le": bounds.most}
+    limits["json_schema_extra"] = _without_default
+    shown: Any = Field(default=default, description=bounds.description, **limits)
+    return bounds.kind, shown
+
+
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
+if TYPE_CHECKING:
+    FactFields = _HasFacts  # a type checker knows no fields that are made when this is imported
+else:
+    FactFields = create_model(
+        "FactFields", __base__=_HasFacts, **{name: _field(name) for name in DECLARED}
+    )
