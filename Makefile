@@ -104,14 +104,16 @@ shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's clu
 
 clean: ## delete the cluster, our images and .venv (CACHE=1: also everything that was built for them)
 	@CACHE_TOO=$(CACHE) deploy/kind/down
-	@rm -rf .venv dist vgpu_sim/native/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz
+	@rm -rf .venv dist vgpu_sim/native/lib vgpu_sim/native/generated .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz
 	@find . -name __pycache__ -prune -exec rm -rf {} +
 
 venv: .venv/.installed
 
-# The C parts are compiled by the build hook, so their sources are what the installation depends on.
-.venv/.installed: pyproject.toml constraints.txt hatch_build.py \
-    $(shell find vgpu_sim/native -type f -not -path '*/lib/*' -not -path '*/__pycache__/*')
+# The C parts are compiled by the build hook, so their sources are what the installation depends on,
+# and what the hook generates C from.
+.venv/.installed: pyproject.toml constraints.txt hatch_build.py rdma/verbs.py $(wildcard vgpu_sim/hal/*.py) \
+    $(shell find vgpu_sim/native -type f -not -path '*/native/lib/*' -not -path '*/native/generated/*' \
+      -not -path '*/__pycache__/*')
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
 	@echo "Installing into .venv ($(PYTHON))"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv

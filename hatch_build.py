@@ -14,8 +14,8 @@ _INSTALLED = "vgpu_sim/native/lib"
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Runs ``vgpu_sim.native.build`` before the wheel (or the editable install) is assembled.
 
-    A wheel's libraries are compiled outside of the checkout, which may be read-only; an editable
-    install uses the checkout, so its libraries belong there.
+    A wheel's libraries, and the C that is generated for them, are made outside of the checkout,
+    which may be read-only; an editable install uses the checkout, so its own belong there.
     """
 
     _scratch: Path | None = None
@@ -28,11 +28,12 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             from vgpu_sim.native import build
         finally:
             sys.path.pop(0)
-        directory = build.LIBRARIES
+        directory, generated = build.LIBRARIES, build.GENERATED
         if version != "editable":
-            self._scratch = directory = Path(tempfile.mkdtemp(prefix="tessera-build-"))
+            self._scratch = Path(tempfile.mkdtemp(prefix="tessera-build-"))
+            directory, generated = self._scratch / "lib", self._scratch / "generated"
         try:
-            build.build_all(directory)
+            build.build_all(directory, generated=generated)
         except build.BuildError as err:
             self._remove_scratch()
             sys.exit(f"error: {err}")  # a traceback would hide the one line that helps

@@ -37,7 +37,7 @@ def test_sanitizers_find_nothing_in_that(sanitizer, tmp_path):
     try:
         program = c_programs.compile_program(
             *(tmp_path, "hca_stack", *build.SANITIZERS[sanitizer], str(library)),
-            *(f"-I{folder}", f"-I{folder / 'generated'}", f"-I{build.INCLUDE}"),
+            *(f"-I{folder}", f"-I{build.GENERATED / folder.name}", f"-I{build.INCLUDE}"),
         )
     except subprocess.CalledProcessError:
         pytest.skip(f"NOT RUN: no {sanitizer} sanitizer: apt-get install gcc")

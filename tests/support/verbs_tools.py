@@ -132,7 +132,7 @@ def run_verbs_program(
     folder = build.NATIVE / "libibverbs"
     program = c_programs.compile_program(
         *(temporary, name, f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
-        *(f"-I{folder}", f"-I{folder / 'generated'}", f"-I{build.INCLUDE}"),
+        *(f"-I{folder}", f"-I{build.GENERATED / folder.name}", f"-I{build.INCLUDE}"),
     )
     return subprocess.run(
         run_hca(temporary, str(program), *arguments),

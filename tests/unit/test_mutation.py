@@ -153,10 +153,9 @@ def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Part:
     text = _TOY.replace("int answer(int);", f"int other(void);\n{exported}int answer(int);")
     (native / "hca/answer.c").write_text(text)
     (native / "hca/other.c").write_text("int other(void);\nint other(void) { return 1; }\n")
-    part = build.Part(native / "hca", "libtoy.so")
+    part = build.Part(native / "hca", "libtoy.so", include=native / "include")
     monkeypatch.setattr(build, "NATIVE", native)
-    monkeypatch.setattr(build, "INCLUDE", native / "include")
-    monkeypatch.setattr(build, "parts", lambda: (part,))
+    monkeypatch.setattr(build, "parts", lambda generated: (part,))
     (tmp_path / "lib").mkdir()
     return part
 

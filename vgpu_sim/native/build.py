@@ -1,7 +1,8 @@
 """Compile the native parts into ``lib``: ``python -m vgpu_sim.native.build [--sanitize KIND]``.
 
-Standard library only: the wheel's build hook imports it before anything is installed. A part is
-compiled again when its sources, the headers, the command or the compiler have changed.
+Standard library only: the wheel's build hook imports it before anything is installed. C that is
+generated is written first, into ``generated``. A part is compiled again when its sources, the
+headers, the command or the compiler have changed.
 """
 
 import argparse
@@ -16,11 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.hal import header
+from vgpu_sim.native.codegen import outputs
+
 NATIVE = Path(__file__).parent
 LIBRARIES = NATIVE / "lib"
+# C that is generated: a folder for each client library, and the contracts' headers.
+GENERATED = header.GENERATED
 # Not in LIBRARIES: what is there goes into wheels.
 SANITIZED = NATIVE.parents[1] / "out"
-INCLUDE = NATIVE / "include"
+INCLUDE = header.INCLUDE
 # Linked into every client library: transport, slices, variables, log and trace.
 CLIENT = NATIVE / "client"
 # Where libibverbs.so.1 is, away from libcuda.so.1: who wants a GPU keeps the system's verbs.
@@ -62,7 +68,8 @@ class Part:
 
     ``shared`` are folders whose sources it has in common with other libraries. ``subfolder`` is
     where it goes below the others, if only those programs may find it that are led there. ``needs``
-    are libraries in the same place that were built before, which it is linked with.
+    are libraries in the same place that were built before, which it is linked with. ``generated``
+    is the folder of its generated sources, if it has any, ``include`` that of the ABI's headers.
     """
 
     folder: Path
@@ -74,22 +81,32 @@ class Part:
     needs: tuple["Part", ...] = ()
     program: bool = False
     without: tuple[Path, ...] = ()
+    generated: Path | None = None
+    include: Path = INCLUDE
+
+    def folders(self) -> tuple[Path, ...]:
+        """Return the folders of its sources: its own, those it shares, the generated one."""
+        return (self.folder, *self.shared, *((self.generated,) if self.generated else ()))
 
     def sources(self) -> list[Path]:
         """Return the C files, generated ones included, but those that it does ``without``."""
         return sorted(
             path
-            for folder in (self.folder, *self.shared)
+            for folder in self.folders()
             for path in folder.rglob("*.c")
             if path not in self.without
         )
 
 
 def client_part(
-    folder: Path, soname: str, subfolder: str = "", needs: tuple[Part, ...] = ()
+    folder: Path,
+    soname: str,
+    subfolder: str = "",
+    needs: tuple[Part, ...] = (),
+    generated_root: Path = GENERATED,
 ) -> Part:
     """Return the client library whose sources, functions.toml among them, lie in ``folder``."""
-    generated = folder / "generated"
+    generated = generated_root / folder.name
     return Part(
         folder,
         soname,
@@ -106,6 +123,8 @@ def client_part(
         (CLIENT,),
         subfolder,
         needs,
+        generated=generated,
+        include=generated_root / INCLUDE.name,
     )
 
 
@@ -115,33 +134,41 @@ def provider_part(verbs: Part) -> Part:
     Whoever loads it has ``verbs_register_driver_34`` and what else is undefined.
     """
     folder = NATIVE / "provider"
+    assert verbs.generated
     return Part(
         folder,
         "libtessera-rdmav34.so",
         flags=(
             *_PORTABLE,
             *_TLS_DESCRIPTORS.get(platform.machine(), ()),
-            *(f"-I{one}" for one in (folder, verbs.folder, verbs.folder / "generated", CLIENT)),
+            *(f"-I{one}" for one in (folder, verbs.folder, verbs.generated, CLIENT)),
             f"-Wl,--version-script={folder / 'exports.map'}",
             "-Wl,-z,undefs,-z,nodelete",
         ),
         shared=(verbs.folder, CLIENT),
         subfolder=PROVIDER,
-        without=(verbs.folder / "generated" / "entry.c", verbs.folder / "drivers.c"),
+        without=(verbs.generated / "entry.c", verbs.folder / "drivers.c"),
+        generated=verbs.generated,
+        include=verbs.include,
     )
 
 
-def parts() -> tuple[Part, ...]:
-    """Return everything that is built."""
-    verbs = client_part(NATIVE / "libibverbs", "libibverbs.so.1", RDMA)
+def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
+    """Return everything that is built, its generated sources below ``generated``."""
+
+    def client(name: str, soname: str, subfolder: str = "", needs: tuple[Part, ...] = ()) -> Part:
+        return client_part(NATIVE / name, soname, subfolder, needs, generated)
+
+    include = generated / INCLUDE.name
+    verbs = client("libibverbs", "libibverbs.so.1", RDMA)
     return (
-        client_part(NATIVE / "libcuda", "libcuda.so.1"),
-        client_part(NATIVE / "libnvml", "libnvidia-ml.so.1"),
+        client("libcuda", "libcuda.so.1"),
+        client("libnvml", "libnvidia-ml.so.1"),
         verbs,
-        client_part(NATIVE / "librdmacm", "librdmacm.so.1", RDMA, (verbs,)),
+        client("librdmacm", "librdmacm.so.1", RDMA, (verbs,)),
         provider_part(verbs),
-        Part(NATIVE / "worker", "libtessera_worker.so"),
-        Part(NATIVE / "hca", "libtessera_hca.so"),
+        Part(NATIVE / "worker", "libtessera_worker.so", include=include),
+        Part(NATIVE / "hca", "libtessera_hca.so", include=include),
         Part(
             NATIVE / "nvidia_smi",
             "nvidia-smi",
@@ -149,6 +176,7 @@ def parts() -> tuple[Part, ...]:
             flags=(*_OLD_GLIBC.get(_SYSTEM, ("-ldl",)), "-Wl,-rpath,$ORIGIN/.."),
             subfolder=PROGRAMS,
             program=True,
+            include=include,
         ),
     )
 
@@ -186,16 +214,28 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
     sources = map(str, part.sources())
     # Debug information says where a line is in the project, not on the machine that compiled it.
     flags.append(f"-ffile-prefix-map={NATIVE}=native")
+    if not part.include.is_relative_to(NATIVE):  # generated elsewhere, for a wheel
+        flags.append(f"-ffile-prefix-map={part.include.parent}=native/{GENERATED.name}")
     if part.needs:  # found beside this one, wherever that is
         flags.append("-Wl,-rpath,$ORIGIN")
     needed = [str(libraries / one.library) for one in part.needs]
     # Libraries in a part's flags are searched for what its sources lack, so they come behind these.
-    return [cc, *flags, *extra, f"-I{INCLUDE}", *sources, *part.flags, *needed, "-o", str(output)]
+    return [
+        cc,
+        *flags,
+        *extra,
+        f"-I{part.include}",
+        *sources,
+        *part.flags,
+        *needed,
+        "-o",
+        str(output),
+    ]
 
 
 def digest(part: Part, cc: str, sanitize: str | None = None) -> str:
     """Return the fingerprint of all that a part is compiled from, by which it is up to date."""
-    folders = (part.folder, *part.shared, *(one.folder for one in part.needs), INCLUDE)
+    folders = (*part.folders(), *(one.folder for one in part.needs), part.include)
     inputs = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     found = hashlib.sha256()
     found.update("\0".join(command(part, cc, sanitize, Path("-"), Path("-"))).encode())
@@ -252,16 +292,28 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
     return output
 
 
+def generate(generated: Path = GENERATED) -> None:
+    """Write the C that is generated, below ``generated``, where it differs from what is there."""
+    header.write(generated / INCLUDE.name)
+    outputs.write_all(generated)
+
+
 def build_all(
-    directory: Path = LIBRARIES, sanitize: str | None = None, only: Sequence[str] = ()
+    directory: Path = LIBRARIES,
+    sanitize: str | None = None,
+    only: Sequence[str] = (),
+    generated: Path = GENERATED,
 ) -> list[Path]:
     """Compile every part (or those whose library is in ``only``) into ``directory``.
+
+    What is generated is written below ``generated`` first.
 
     Raises:
         BuildError: when the compiler is missing or refuses a part.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    wanted = [part for part in parts() if not only or part.library in only]
+    generate(generated)
+    wanted = [part for part in parts(generated) if not only or part.library in only]
     return [build(part, directory, sanitize) for part in wanted if part.sources()]
 
 

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "generated/api.h"
+#include "libcuda/api.h"
 
 /* The exported names have the prototypes of the implementations. */
 #define DECLARE(name, ...) CUresult name(__VA_ARGS__)

@@ -17,7 +17,7 @@ _EMULATOR = shutil.which("qemu-aarch64-static")
 _PROGRAM = Path(__file__).parents[2] / "abi" / "programs" / "fibers.c"
 _WORKER = build.NATIVE / "worker"
 _FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
-_INCLUDES = (f"-I{build.NATIVE / 'include'}", f"-I{_WORKER}")
+_INCLUDES = (f"-I{build.INCLUDE}", f"-I{_WORKER}")
 
 needs_compiler = pytest.mark.skipif(
     _COMPILER is None,

@@ -38,7 +38,7 @@ def test_a_c_program_that_links_lcuda(place):
 
 
 CUDA_H = """
-#include "generated/api.h"
+#include "libcuda/api.h"
 #define DECLARE(name, ...) CUresult name(__VA_ARGS__)
 #define cuMemAlloc cuMemAlloc_v2
 #define cuMemcpyHtoD cuMemcpyHtoD_v2
@@ -62,7 +62,8 @@ def test_the_first_c_program_is_compiled_and_linked_inside_of_a_run(place):
     """As docs/first-kernel.md says, with no -L: the compiler knows where libcuda is."""
     build.build_all(only=("libcuda.so.1",))
     (place / "cuda.h").write_text(CUDA_H)  # what NVIDIA's declares of these
-    include = f"-I{place} -I{build.NATIVE / 'libcuda'} -I{build.INCLUDE}"
+    folders = (place, build.NATIVE / "libcuda", build.GENERATED, build.INCLUDE)
+    include = " ".join(f"-I{folder}" for folder in folders)
     gcc = f"gcc -Wall -Werror {EXAMPLES}/first_kernel.c {include} -lcuda -o first_kernel"
     done = run(place, "sh", "-c", f"{gcc} && ./first_kernel {EXAMPLES}/saxpy.ptx")
     assert done.returncode == 0, done.stderr

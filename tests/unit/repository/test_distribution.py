@@ -48,7 +48,8 @@ def build(
 
 @needs_hatchling
 def test_the_source_distribution_has_all_sources_and_no_binary(tmp_path: Path) -> None:
-    compiled = ROOT / "vgpu_sim" / "native" / "lib"
+    native = ROOT / "vgpu_sim" / "native"
+    compiled, built = native / "lib", {native / "lib", native / "generated"}
     if not any(compiled.glob("*.so*")):
         pytest.skip("nothing is compiled that could get into it")
     done = build("sdist", tmp_path)
@@ -60,11 +61,11 @@ def test_the_source_distribution_has_all_sources_and_no_binary(tmp_path: Path) -
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and compiled not in path.parents and "__pycache__" not in path.parts
+        if path.is_file() and not built & {*path.parents} and "__pycache__" not in path.parts
     }
     assert wanted <= names
     assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"} <= names
-    assert not [name for name in names if "native/lib/" in name]
+    assert not [name for name in names if "native/lib/" in name or "native/generated/" in name]
 
 
 def copy_of_the_sources(directory: Path) -> Path:

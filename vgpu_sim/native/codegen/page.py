@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from vgpu_sim.hal import header
 from vgpu_sim.native.codegen.library import Function, Library, Page
 
 NATIVE = Path(__file__).parents[1]
@@ -20,9 +21,9 @@ def client_variables() -> Mapping[str, str]:
 
 
 def _constants() -> dict[str, str]:
-    """Return the numbers of tessera_abi.h; those of bytes in MiB."""
-    header = (NATIVE / "include" / "tessera_abi.h").read_text(encoding="ascii")
-    found = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", header)
+    """Return the numbers of the contracts' headers; those of bytes in MiB."""
+    text = "".join(header.render().values())
+    found = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", text)
     values = {name: int(value, 0) for name, value in found}
     return {
         name: f"{value // MIB} MiB" if name.endswith("_BYTES") and value >= MIB else str(value)
@@ -32,7 +33,7 @@ def _constants() -> dict[str, str]:
 
 def _refused(library: Library) -> list[str]:
     """Return what implemented functions refuse, in the words of their messages."""
-    texts = (path.read_text(encoding="ascii") for path in library.sources.glob("*.c"))
+    texts = (path.read_text(encoding="ascii") for path in library.sources.rglob("*.c"))
     return sorted(
         found for text in texts for found in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
     )

@@ -25,7 +25,8 @@ OTHERS = [
 ]
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffunction-sections"),
-    *(f"-I{one}" for one in (ENGINE, LIBRARY, LIBRARY / "generated", build.CLIENT, build.INCLUDE)),
+    *(f"-I{one}" for one in (ENGINE, LIBRARY, build.GENERATED / LIBRARY.name)),
+    *(f"-I{one}" for one in (build.CLIENT, build.INCLUDE)),
 )
 
 Change = tuple[str, str, str]

@@ -10,6 +10,7 @@ from vgpu_sim.exec.jit.planning.plan import check_block
 from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
 from vgpu_sim.hal import header, limits
+from vgpu_sim.native import build
 
 
 def announced() -> dict[int, int]:
@@ -38,15 +39,17 @@ EXPECTED = {
 @pytest.mark.parametrize("attribute", EXPECTED, ids=lambda attribute: attribute.name)
 def test_devices_announce_what_the_native_runtime_enforces(attribute: Attribute) -> None:
     name, value = EXPECTED[attribute]
-    found = re.search(rf"#define {name} UINT64_C\((0x[0-9a-f]+)\)", header.render())
+    found = re.search(
+        rf"#define {name} UINT64_C\((0x[0-9a-f]+)\)", "".join(header.render().values())
+    )
     assert found is not None
     assert announced()[attribute] == int(found[1], 16) == value
 
 
 def test_no_c_file_of_the_worker_has_a_limit_of_its_own() -> None:
-    worker = header.HEADER_PATH.parents[1] / "worker"
+    worker = build.NATIVE / "worker"
     own = r"(?<!TESSERA_)\bMAX_(BLOCK|GRID|SHARED|THREADS)\w*\s*="
-    assert not [path.name for path in worker.glob("*.[ch]") if re.search(own, path.read_text())]
+    assert not [path.name for path in worker.rglob("*.[ch]") if re.search(own, path.read_text())]
 
 
 LARGEST_BLOCKS = [(1024, 1, 1), (1, 1024, 1), (1, 16, 64), (32, 32, 1)]

@@ -22,10 +22,10 @@ def sources(tmp_path, monkeypatch):
         '__attribute__((visibility("default"))) int answer(void) { return ANSWER + MORE; }\n'
     )
     shared = (native / "common",)
-    part = build.Part(native / "toy", "libtoy.so.1", ("libtoy.so",), shared=shared)
+    include = native / "include"
+    part = build.Part(native / "toy", "libtoy.so.1", ("libtoy.so",), shared=shared, include=include)
     monkeypatch.setattr(build, "NATIVE", native)
-    monkeypatch.setattr(build, "INCLUDE", native / "include")
-    monkeypatch.setattr(build, "parts", lambda: (part,))
+    monkeypatch.setattr(build, "parts", lambda generated: (part,))
     return native
 
 

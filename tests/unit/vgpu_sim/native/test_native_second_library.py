@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen import __main__ as codegen, library
+from vgpu_sim.native.codegen import library, outputs
 
 LIBRARY = """
 soname = "libtoy.so.1"
@@ -74,9 +74,12 @@ def toy(tmp_path_factory) -> Path:
         "toy.c": TOY,
     }.items():
         (sources / name).write_text(text)
-    codegen.write(library.load(sources))
+    generated = tmp_path_factory.mktemp("generated")
+    build.generate(generated)
+    outputs.write(library.load(sources), generated)
     directory = tmp_path_factory.mktemp("lib")
-    return build.build(build.client_part(sources, "libtoy.so.1"), directory)
+    part = build.client_part(sources, "libtoy.so.1", generated_root=generated)
+    return build.build(part, directory)
 
 
 def run(toy: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -18,7 +18,7 @@ ALL = 1 << 16
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stats")
     flags = ["-std=c11", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    folders = [f"-I{build.NATIVE / part}" for part in ("worker", "include")]
+    folders = [f"-I{build.NATIVE / 'worker'}", f"-I{build.INCLUDE}"]
     output = folder / "clocked_stats.so"
     subprocess.run([build.compiler(), *flags, *folders, str(HARNESS), "-o", output], check=True)
     return output

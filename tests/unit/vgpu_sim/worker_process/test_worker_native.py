@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/native/worker"
 CLIENT = ROOT / "vgpu_sim/native/libcuda"
 HARNESS = ROOT / "tests/support/worker_harness"
-INCLUDE = ROOT / "vgpu_sim/native/include"
+INCLUDE = ROOT / "vgpu_sim/native/generated/include"
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 SANITIZERS = {
     "plain": [],
