@@ -17,7 +17,7 @@ from pynvml import NVMLError
 from vgpu_sim.hal.management import NO_RECORD, GpuRecord, ProcessRecord, ProfileRecord, XidRecord
 from vgpu_sim.native import build
 
-FIELDS = build.NATIVE / "libnvml" / "fields.c"
+FIELDS = build.NATIVE / "libnvml" / "devices" / "fields.c"
 
 
 @pytest.fixture

@@ -18,15 +18,15 @@ _COMPILE = {
         f"libcuda/{n}.c" for n in ("ring", "wait", "doorbell", "objects")
     ),
     "worker_process/test_worker_native.py": ("worker",),
-    "worker_kernels/test_worker_stats.py": ("worker/stats.c",),
+    "worker_kernels/test_worker_stats.py": ("worker/requests/stats.c",),
 }
 _COMPILE_HCA = {
-    "hca/test_hca_part_pace.py": ("hca/wire_pace.c", "hca/rates.c"),
-    "hca/test_hca_part_rate.py": ("hca/wire_rate.c", "hca/rates.c"),
-    "hca/test_hca_part_send.py": ("hca/wire_send.c", "hca/wire_ways.c", "hca/wire_icrc.c"),
+    "hca/test_hca_part_pace.py": ("hca/wire/pace.c", "hca/base/rates.c"),
+    "hca/test_hca_part_rate.py": ("hca/wire/rate.c", "hca/base/rates.c"),
+    "hca/test_hca_part_send.py": ("hca/wire/send.c", "hca/wire/ways.c", "hca/packets/icrc.c"),
 }
 _COMPILE_VERBS = {
-    "rdmacm/test_verbs_slots.py": ("libibverbs/builder.c", "libibverbs/post.c"),
+    "rdmacm/test_verbs_slots.py": ("libibverbs/posting/builder.c", "libibverbs/posting/post.c"),
     "rdmacm/test_rdmacm_requests.py": tuple(
         f"librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
     ),

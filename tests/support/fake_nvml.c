@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nvml_types.h"
+#include "nvml/nvml_types.h"
 
 #define API __attribute__((visibility("default"))) nvmlReturn_t
 #define COUNT(array) ((unsigned)(sizeof(array) / sizeof *(array)))

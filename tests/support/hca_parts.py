@@ -10,8 +10,8 @@ from vgpu_sim.hal.hca_engine import HcaFlowCounts, HcaQosClass, HcaWireCounts
 from vgpu_sim.native import build
 
 SOURCES = (
-    *("rates.c", "wire_crc.c", "wire_icrc.c", "wire_packet.c"),
-    *("wire_pace.c", "wire_rate.c", "wire_send.c", "wire_ways.c"),
+    *("base/rates.c", "packets/crc.c", "packets/icrc.c", "packets/packet.c"),
+    *("wire/pace.c", "wire/rate.c", "wire/send.c", "wire/ways.c"),
 )
 
 

@@ -100,8 +100,8 @@ ROOM = 4096  # blocks that may be begun while others wait
 @functools.cache
 def worker_code() -> ctypes.CDLL:
     """The worker's own code for blocks that share memory or wait, as a library of its own."""
-    names = ("barriers.c", "cta.c", "fiber.c", "local.c", "residents.c", "shared.c", "warps.c")
-    sources = [_WORKER / name for name in names]
+    names = ("barriers.c", "cta.c", "local.c", "residents.c", "shared.c", "warps.c")
+    sources = [_WORKER / "base" / "fiber.c", *(_WORKER / "blocks" / name for name in names)]
     sources.append(Path(__file__).parent / "native_cta" / "caller.c")
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "native_cta.so"

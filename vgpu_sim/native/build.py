@@ -147,7 +147,7 @@ def provider_part(verbs: Part) -> Part:
         ),
         shared=(verbs.folder, CLIENT),
         subfolder=PROVIDER,
-        without=(verbs.generated / "entry.c", verbs.folder / "drivers.c"),
+        without=(verbs.generated / "entry.c", verbs.folder / "device" / "drivers.c"),
         generated=verbs.generated,
         include=verbs.include,
     )
@@ -159,6 +159,9 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
     def client(name: str, soname: str, subfolder: str = "", needs: tuple[Part, ...] = ()) -> Part:
         return client_part(NATIVE / name, soname, subfolder, needs, generated)
 
+    def own(name: str, library: str) -> Part:
+        return Part(NATIVE / name, library, flags=(f"-I{NATIVE / name}",), include=include)
+
     include = generated / INCLUDE.name
     verbs = client("libibverbs", "libibverbs.so.1", RDMA)
     return (
@@ -167,13 +170,17 @@ def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
         verbs,
         client("librdmacm", "librdmacm.so.1", RDMA, (verbs,)),
         provider_part(verbs),
-        Part(NATIVE / "worker", "libtessera_worker.so", include=include),
-        Part(NATIVE / "hca", "libtessera_hca.so", include=include),
+        own("worker", "libtessera_worker.so"),
+        own("hca", "libtessera_hca.so"),
         Part(
             NATIVE / "nvidia_smi",
             "nvidia-smi",
             # NVML beside it, where the loader is not led to another one (and containers have it).
-            flags=(*_OLD_GLIBC.get(_SYSTEM, ("-ldl",)), "-Wl,-rpath,$ORIGIN/.."),
+            flags=(
+                f"-I{NATIVE / 'nvidia_smi'}",
+                *_OLD_GLIBC.get(_SYSTEM, ("-ldl",)),
+                "-Wl,-rpath,$ORIGIN/..",
+            ),
             subfolder=PROGRAMS,
             program=True,
             include=include,

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fiber.h"
+#include "base/fiber.h"
 
 enum { FIBERS = 7, TURNS = 1000, STACK_BYTES = 16384 };
 

@@ -230,6 +230,6 @@ def test_its_structures_are_those_of_the_public_binding(tmp_path):
         f"_Static_assert(sizeof({name}) == {ctypes.sizeof(type_)}, {json.dumps(name)});\n"
         for name, type_ in pairs.items()
     )
-    source.write_text(f'#include "nvml_types.h"\n{asserts}')
+    source.write_text(f'#include "nvml/nvml_types.h"\n{asserts}')
     command = [build.compiler(), "-std=c11", "-fsyntax-only", f"-I{build.NATIVE / 'nvidia_smi'}"]
     subprocess.run([*command, str(source)], check=True)

@@ -28,7 +28,7 @@ needs_compiler = pytest.mark.skipif(
 
 def _compile(compiler: str, directory: Path, *more: str) -> Path:
     program = directory / "fibers"
-    sources = (str(_PROGRAM), str(_WORKER / "fiber.c"))
+    sources = (str(_PROGRAM), str(_WORKER / "base" / "fiber.c"))
     command = [compiler, *_FLAGS, *_INCLUDES, *more, *sources, "-o", str(program)]
     subprocess.run(command, check=True)
     return program
@@ -54,7 +54,7 @@ def test_fibers_find_their_registers_again_on_arm(tmp_path: Path) -> None:
 @needs_compiler
 def test_the_whole_worker_compiles_for_arm(tmp_path: Path) -> None:
     assert _COMPILER is not None
-    sources = sorted(str(path) for path in _WORKER.glob("*.c"))
+    sources = sorted(str(path) for path in _WORKER.rglob("*.c"))
     flags = ("-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,defs")
     command = [_COMPILER, *_FLAGS, *_INCLUDES, *flags, *sources, "-o", str(tmp_path / "worker.so")]
     subprocess.run(command, check=True)

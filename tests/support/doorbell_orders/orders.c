@@ -17,8 +17,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "command.h"
-#include "internal.h"
+#include "command/command.h"
+#include "base/internal.h"
 
 enum { RINGERS = 2, ACTORS = RINGERS + 1, ENGINE = RINGERS, MOST_CHOICES = 4096, STACK = 1 << 18 };
 

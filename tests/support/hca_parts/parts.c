@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "wire.h"
-#include "wire_crc.h"
-#include "wire_names.h"
+#include "wire/wire.h"
+#include "packets/crc.h"
+#include "packets/names.h"
 
 static uint64_t clock_ns;
 

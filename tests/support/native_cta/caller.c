@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "base/internal.h"
 
 __thread thread_activity tw_current;
 static jmp_buf trapped;

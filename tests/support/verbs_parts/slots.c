@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "implicit.h"
-#include "post.h"
+#include "memory/implicit.h"
+#include "posting/post.h"
 #include "unsupported.h"
 #include "verbs_calls.h"
 

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
+#include "base/internal.h"
 
 enum { REQUESTS = 5, STREAM = 3 };
 

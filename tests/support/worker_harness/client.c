@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "internal.h"
+#include "base/internal.h"
 
 static int area_fd, page_fd;
 static tessera_kernel_entry (*choose_entry)(uint64_t kernel);

@@ -2,12 +2,12 @@
 #define _GNU_SOURCE
 #include <stdio.h>
 
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 static uint64_t clock_ns;
 #define tw_now_ns() clock_ns
-#include "stats.c"
+#include "requests/stats.c"
 
 __thread thread_activity tw_current;
 static struct {

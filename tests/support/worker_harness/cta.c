@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
+#include "base/internal.h"
 
 enum { STEPS = 5, MAX_GROUPS = 64, BAD_BLOCK = 23, TRAP_WORD = 9 };
 enum { GRID_X = 3, GRID_Y = 5, GRID_Z = 40 /* runs of three blocks */, BLOCKS = GRID_X * GRID_Y * GRID_Z };

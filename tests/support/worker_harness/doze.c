@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 enum { BATCH = 8, ROUNDS = 200 };
 static const uint64_t PATIENCE_NS = UINT64_C(5000000000);

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 enum { BAD_BLOCK = 37, BLOCKS = 64, TRAP_WORD = 12, RESOLVED_LINE = 99 };
 

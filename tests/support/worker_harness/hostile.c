@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
+#include "base/internal.h"
 
 enum { CHUNK = 2 << 20, PARAMETER_BYTES = 200, RANDOM_CASES = 300 };
 

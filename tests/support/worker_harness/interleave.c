@@ -5,7 +5,7 @@
 #include "schedules.h"
 
 #include "interleave.h"
-#include "internal.h"
+#include "base/internal.h"
 
 worker tw;
 __thread thread_activity tw_current;

@@ -3,7 +3,7 @@
  * end, better code makes all helpers come, and so does a launch that was thought to be over sooner. */
 #include "schedules.h"
 
-#include "internal.h"
+#include "base/internal.h"
 
 enum { RUNNERS = 3, LAUNCHES = 6, MOST_BLOCKS = 600, SHARED_BYTES = 8 };
 enum kind { PLAIN, GROUPS, POLLS, MEETS, MEETS_LATE, KINDS }; /* MEETS: all threads, at once */

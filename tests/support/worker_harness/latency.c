@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 enum { ROUNDS = 20000, IDLE_ROUNDS = 400 };
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
+#include "base/internal.h"
 
 enum { CHUNK = 4 << 20, ROUNDS = 400 };
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
+#include "base/internal.h"
 
 enum { STREAM = 1, LATE_STREAM = 2, ROUNDS = 50, LATE_CALL = 2 };
 

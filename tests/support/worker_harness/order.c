@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "client.h"
-#include "internal.h"
+#include "base/internal.h"
 
 enum { STREAMS = 6, REQUESTS = 3000, THREADS = 5, MAX_BLOCKS = 700, SIZES = 5 };
 

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 enum { STREAMS = 8, ROUNDS = 4, CHUNK = 8 << 20 };
 static const uint64_t PATIENCE_NS = UINT64_C(60000000000);

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 enum { BLOCKS = 20000, SWAP_AT = 777, NARROW = 1, BETTER = 2, GROUPS = 4, THREADS = 3 };
 

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "client.h"
-#include "internal.h"
-#include "platform.h"
+#include "base/internal.h"
+#include "base/platform.h"
 
 enum { GATE_STREAM = 3, MAX_RUNS = 16, OTHER = 1000, SLOTS = 16384 };
 

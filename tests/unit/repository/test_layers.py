@@ -6,9 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from vgpu_sim.hal import header
 
 ROOT = Path(__file__).parents[3]
 PLANTED = {
@@ -155,6 +158,34 @@ def test_no_other_folder_holds_more_than_can_be_seen_at_once() -> None:
             folder = str(path.parent.relative_to(ROOT))
             counts[folder] = counts.get(folder, 0) + 1
     assert {folder for folder, count in counts.items() if count > 25} == FLAT
+
+
+FLAT_IN_C = {"tests/abi/programs", "vgpu_sim/native/libcuda"}
+"""Folders of C sources and headers that are still to be divided."""
+
+
+def c_files() -> list[Path]:
+    """Return all sources and headers in C, but what the build generates."""
+    tops = (ROOT / top for top in ("vgpu_sim", "benchmarks", "tests"))
+    found = [path for top in tops for path in top.rglob("*.[ch]")]
+    return [path for path in found if "generated" not in path.parts]
+
+
+def test_no_other_folder_of_c_holds_more_than_can_be_seen_at_once() -> None:
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in c_files())
+    assert len(counts) > 30
+    assert {folder for folder, count in counts.items() if count > 25} == FLAT_IN_C
+
+
+def test_no_header_is_longer_than_500_lines() -> None:
+    lengths = {str(path.relative_to(ROOT)): path.read_text() for path in c_files()}
+    lengths |= header.render()
+    assert len(lengths) > 300
+    assert {
+        name: text.count("\n")
+        for name, text in lengths.items()
+        if name.endswith(".h") and text.count("\n") > 500
+    } == {}
 
 
 def test_nothing_shadows_the_standard_library() -> None:

@@ -111,7 +111,7 @@ HCA_EXPORT int hca_flow_limit(struct hca *hca, struct hca_flow *flow,
  * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
 HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
                                  uint32_t count);
-/* wire_pace.c: the QoS classes that policies name by place, from 1 on; at most
+/* wire/pace.c: the QoS classes that policies name by place, from 1 on; at most
  * TESSERA_HCA_QOS_CLASSES. An errno value, or 0. */
 HCA_EXPORT int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes,
                                    uint32_t count);
@@ -122,11 +122,11 @@ HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire
 HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
 HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
                                 tessera_hca_wire_counts *counts);
-/* wire_groups.c: has what comes over a wire to a multicast group, by a socket that is bound to it and
+/* wire/groups.c: has what comes over a wire to a multicast group, by a socket that is bound to it and
  * a member of it; the engine duplicates it. An errno value, or 0. */
 HCA_EXPORT int hca_wire_join(struct hca *hca, struct hca_wire *wire, const uint8_t *group, int fd);
 HCA_EXPORT void hca_wire_quit(struct hca *hca, struct hca_wire *wire, const uint8_t *group);
-/* wire_sources.c: who sends datagrams over a wire is judged by the caller, once and again with other
+/* wire/sources.c: who sends datagrams over a wire is judged by the caller, once and again with other
  * policies. An eventfd, readable while hca_asked() has anything to say: -1 where there is no wire. */
 HCA_EXPORT int hca_asks_fd(const struct hca *hca);
 /* Whose datagrams wait: each once, at most `room`; how many. */
@@ -138,7 +138,7 @@ HCA_EXPORT struct hca_ah *hca_source_new(struct hca *hca, struct hca_wire *wire,
 HCA_EXPORT void hca_source_take(struct hca *hca, struct hca_ah *source);
 HCA_EXPORT void hca_source_free(struct hca *hca, struct hca_ah *source); /* before its wire */
 HCA_EXPORT void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const uint8_t *gid);
-/* wire_mad.c. Writes each management datagram that comes to queue pair 1 into a pipe, as a tessera_hca_mad;
+/* wire/mad.c. Writes each management datagram that comes to queue pair 1 into a pipe, as a tessera_hca_mad;
  * the engine duplicates its end, which must not block. Returns an errno value, or 0. */
 HCA_EXPORT int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd);
 /* Sends TESSERA_HCA_MAD_BYTES from queue pair 1 to that of an address; it may get lost. */

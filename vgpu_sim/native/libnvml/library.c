@@ -9,7 +9,7 @@
 #include "config.h"
 #include "log.h"
 #include "status_table.h"
-#include "view.h"
+#include "view/view.h"
 
 enum { INIT_FLAG_NO_GPUS = 1, INIT_FLAG_NO_ATTACH = 2 };
 

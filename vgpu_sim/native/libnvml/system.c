@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "answer.h"
+#include "view/answer.h"
 #include "api.h"
 #include "library.h"
 

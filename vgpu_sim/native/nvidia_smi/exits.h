@@ -1,7 +1,7 @@
 /* Exit statuses, as nvidia-smi's manual lists them under RETURN VALUE. */
 #pragma once
 
-#include "nvml_types.h"
+#include "nvml/nvml_types.h"
 
 enum {
   SMI_EXIT_SUCCESS = 0,

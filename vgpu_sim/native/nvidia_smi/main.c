@@ -7,9 +7,9 @@
 #include <time.h>
 
 #include "exits.h"
-#include "nvml.h"
+#include "nvml/nvml.h"
 #include "outputs.h"
-#include "readings.h"
+#include "readings/readings.h"
 #include "version.h"
 
 static int start(void) {

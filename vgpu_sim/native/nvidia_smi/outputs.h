@@ -1,7 +1,7 @@
 /* One function a form of output; each prints, and returns an exit status. */
 #pragma once
 
-#include "gpus.h"
+#include "nvml/gpus.h"
 #include "options.h"
 
 int smi_summary(const struct smi_gpus *gpus);

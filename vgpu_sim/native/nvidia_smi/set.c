@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "exits.h"
-#include "nvml.h"
+#include "nvml/nvml.h"
 #include "outputs.h"
 
 static nvmlReturn_t set_persistence(const struct smi_gpu *gpu, int mode) {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "api.h"
-#include "command.h"
+#include "command/command.h"
 #include "hca_path.h"
 #include "log.h"
 #include "rdma_core.h"

@@ -14,13 +14,15 @@ from vgpu_sim.native import build
 SUPPORT = Path(__file__).parents[3] / "support" / "doorbell_orders"
 ENGINE, LIBRARY = build.NATIVE / "hca", build.NATIVE / "libibverbs"
 WATCHED = [
-    *(ENGINE / f"{name}.c" for name in ("engine", "doorbell", "collect", "complete")),
-    LIBRARY / "ring.c",
+    *(ENGINE / f"turns/{name}.c" for name in ("engine", "collect")),
+    *(ENGINE / f"base/{name}.c" for name in ("doorbell", "complete")),
+    LIBRARY / "command" / "ring.c",
 ]
 """Each of their steps that another side sees is one at which that side may go first."""
 
 OTHERS = [
-    *(ENGINE / f"{name}.c" for name in ("share", "queue", "function", "objects", "wait", "table")),
+    *(ENGINE / f"base/{name}.c" for name in ("queue", "function", "wait", "table")),
+    *(ENGINE / one for one in ("turns/share.c", "control/objects.c")),
     SUPPORT / "orders.c",
 ]
 FLAGS = (

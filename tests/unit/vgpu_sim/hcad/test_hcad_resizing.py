@@ -172,5 +172,5 @@ def test_the_reply_has_the_new_size(pair):
 def test_no_call_of_hcad_sleeps_in_the_engine():
     """hcad has one thread for all programs: of the engine's files only its own thread's waits."""
     waits = re.compile(r"\b(sched_yield|nanosleep|clock_nanosleep|usleep|sleep|poll)\(")
-    files = {path.name for path in NATIVE.glob("*.c") if waits.search(path.read_text())}
+    files = {path.name for path in NATIVE.rglob("*.c") if waits.search(path.read_text())}
     assert files == {"engine.c"}

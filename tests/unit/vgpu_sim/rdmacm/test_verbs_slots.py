@@ -75,7 +75,11 @@ def slots(tmp_path_factory) -> dict[tuple[str, str], tuple[int, int, int, bytes]
     verbs, output = build.NATIVE / "libibverbs", tmp_path_factory.mktemp("slots") / "slots"
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += [f"-I{verbs}", f"-I{build.CLIENT}", f"-I{build.INCLUDE}", str(PROGRAM)]
-    command += [*(str(verbs / name) for name in ("post.c", "builder.c")), "-o", str(output)]
+    command += [
+        *(str(verbs / "posting" / name) for name in ("post.c", "builder.c")),
+        "-o",
+        str(output),
+    ]
     subprocess.run(command, check=True)
     done = subprocess.run([output], check=True, capture_output=True, text=True)
     found = {}

@@ -47,7 +47,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
     @functools.cache
     def compiled(sanitizer: str) -> tuple[Path, ...]:
         directory = tmp_path_factory.mktemp(sanitizer)
-        compile_c(sanitizer, directory, "-c", HARNESS / "client.c", *sorted(WORKER.glob("*.c")))
+        compile_c(sanitizer, directory, "-c", HARNESS / "client.c", *sorted(WORKER.rglob("*.c")))
         return tuple(sorted(directory.glob("*.o")))
 
     return compiled
@@ -105,10 +105,15 @@ def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
 SCHEDULED = {
     "interleave": (
         *(HARNESS / name for name in ("interleave.c", "interleave_client.c")),
-        *(WORKER / name for name in ("leader.c", "scheduler.c", "timeline.c", "ring.c")),
+        *(WORKER / "base" / name for name in ("leader.c", "timeline.c")),
+        *(WORKER / "requests" / name for name in ("scheduler.c", "ring.c")),
         *(CLIENT / name for name in ("ring.c", "doorbell.c", "wait.c")),
     ),
-    "interleave_pool": (HARNESS / "interleave_pool.c", WORKER / "pool.c", WORKER / "residents.c"),
+    "interleave_pool": (
+        HARNESS / "interleave_pool.c",
+        WORKER / "base" / "pool.c",
+        WORKER / "blocks" / "residents.c",
+    ),
 }
 
 

@@ -1,0 +1,46 @@
+/* How much memory a device has. A divided GPU's own figures are for who sees all of it. */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "view/answer.h"
+#include "api.h"
+
+static nvmlReturn_t memory_of(nvmlDevice_t handle, nvmlMemory_t *memory) {
+  struct tsr_device found;
+  const nvmlReturn_t result = tsr_device(handle, TSR_NOW, &found);
+  if (result != NVML_SUCCESS) return result;
+  if (!found.is_mig && !found.gpu.visible) return NVML_ERROR_NO_PERMISSION;
+  memory->total = found.is_mig ? found.instance.memory_bytes : found.gpu.memory_bytes;
+  memory->used = found.is_mig ? found.instance.memory_used_bytes : found.gpu.memory_used_bytes;
+  memory->free = memory->used < memory->total ? memory->total - memory->used : 0;
+  return NVML_SUCCESS;
+}
+
+nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) {
+  return memory ? memory_of(device, memory) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+nvmlReturn_t tsr_nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory) {
+  if (!memory) return NVML_ERROR_INVALID_ARGUMENT;
+  if (memory->version != NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2))
+    return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  nvmlMemory_t found;
+  const nvmlReturn_t result = memory_of(device, &found);
+  if (result != NVML_SUCCESS) return result;
+  memory->total = found.total;
+  memory->reserved = 0; /* nothing is: all of it can be allocated */
+  memory->free = found.free;
+  memory->used = found.used;
+  return NVML_SUCCESS;
+}
+
+/* All of a device's memory can be mapped, as on boards with a large BAR; nothing is by itself. */
+nvmlReturn_t tsr_nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *bar1Memory) {
+  struct tsr_device found;
+  const nvmlReturn_t result = tsr_device(device, TSR_FACTS, &found);
+  if (!bar1Memory) return NVML_ERROR_INVALID_ARGUMENT;
+  if (result != NVML_SUCCESS) return result;
+  const uint64_t bytes = found.is_mig ? found.instance.memory_bytes : found.gpu.memory_bytes;
+  *bar1Memory = (nvmlBAR1Memory_t){.bar1Total = bytes, .bar1Free = bytes};
+  return NVML_SUCCESS;
+}

@@ -1,0 +1,42 @@
+#define _GNU_SOURCE
+#include "nvml/nvml.h"
+
+#include <dlfcn.h>
+#include <stddef.h>
+#include <string.h>
+
+#if defined(__x86_64__) && defined(__GLIBC__) /* as in start.c */
+__asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
+__asm__(".symver dlsym,dlsym@GLIBC_2.2.5");
+#endif
+
+#define CALL(name, parameters, arguments)                                \
+  static nvmlReturn_t(*name##_found) parameters;                         \
+  nvmlReturn_t nvml_##name parameters {                                  \
+    return name##_found ? name##_found arguments : NVML_ERROR_FUNCTION_NOT_FOUND; \
+  }
+#include "nvml/nvml_calls.def"
+#undef CALL
+
+static const char *(*error_string)(nvmlReturn_t);
+
+/* C gives no conversion from what dlsym returns to a function's address. */
+static void find(void *library, const char *symbol, void *function) {
+  void *address = dlsym(library, symbol);
+  memcpy(function, &address, sizeof address);
+}
+
+bool smi_nvml_load(void) {
+  void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (!library) return false;
+#define CALL(name, parameters, arguments) find(library, "nvml" #name, &name##_found);
+#include "nvml/nvml_calls.def"
+#undef CALL
+  find(library, "nvmlErrorString", &error_string);
+  return true;
+}
+
+const char *smi_nvml_text(nvmlReturn_t status) {
+  const char *text = error_string ? error_string(status) : NULL;
+  return text ? text : "Unknown Error";
+}

@@ -1,0 +1,21 @@
+/* The rows of -q for one GPU. */
+#pragma once
+
+#include "outputs/document.h"
+#include "options.h"
+#include "readings/readings.h"
+
+struct smi_row {
+  int depth;                  /* 0: a property of the GPU or a group */
+  unsigned section;           /* of rows of depth 0; those below share it */
+  const char *label, *tag;
+  bool group;
+  struct smi_reading reading; /* of a value */
+  void (*write)(struct smi_document *, const struct smi_gpu *); /* of what no table says */
+};
+
+extern const struct smi_row smi_rows[];
+extern const unsigned smi_row_count;
+
+void smi_write_mig_devices(struct smi_document *document, const struct smi_gpu *gpu);
+void smi_write_processes(struct smi_document *document, const struct smi_gpu *gpu);

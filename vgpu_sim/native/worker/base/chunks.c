@@ -1,0 +1,110 @@
+/* Memory of the aperture: which ranges are mapped, kept in order of address.
+ *
+ * The owner thread maps and unmaps, runners ask before each copy and hold the lock while they copy,
+ * so that a copy between chunks cannot fault. A kernel that runs while its chunk is freed
+ * does: the program broke its promise, and only its own context ends. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/internal.h"
+
+enum { MAX_CHUNKS = 16384 };
+
+typedef struct chunk {
+  uint64_t address;
+  uint64_t bytes;
+} chunk;
+
+/* Copies that overlap must not keep the owner waiting without end. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static chunk chunks[MAX_CHUNKS];
+static uint32_t chunk_count;
+
+/* Index of the first chunk that ends behind `address`. */
+static uint32_t first_behind(uint64_t address) {
+  uint32_t low = 0, high = chunk_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (chunks[middle].address + chunks[middle].bytes > address)
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  return low;
+}
+
+void tw_chunks_lock(void) { pthread_rwlock_rdlock(&lock); }
+void tw_chunks_unlock(void) { pthread_rwlock_unlock(&lock); }
+
+bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) {
+  if (bytes == 0) return true;
+  if (address + bytes < address) return false;
+  uint64_t end = address + bytes;
+  for (uint32_t i = first_behind(address); i < chunk_count; i++) {
+    if (chunks[i].address > address) return false;
+    address = chunks[i].address + chunks[i].bytes;
+    if (address >= end) return true;
+  }
+  return false;
+}
+
+/* The owner thread alone changes the table, so it reads it without the lock. */
+int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int fd) {
+  if (tw.aperture_base == 0 || bytes == 0 || bytes > TESSERA_APERTURE_BYTES ||
+      offset > TESSERA_APERTURE_BYTES - bytes || (offset | bytes) % TESSERA_PAGE_BYTES != 0)
+    return -EINVAL;
+  if (chunk_count == MAX_CHUNKS) return -ENOMEM;
+  uint64_t address = tw.aperture_base + offset;
+  uint32_t at = first_behind(address);
+  if (at < chunk_count && chunks[at].address < address + bytes) return -EEXIST;
+  /* Populated here, or the first kernel would pay for a fault on every page. */
+  void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+  if (mapped == MAP_FAILED) return -errno;
+  pthread_rwlock_wrlock(&lock);
+  memmove(&chunks[at + 1], &chunks[at], (chunk_count - at) * sizeof chunks[0]);
+  chunks[at] = (chunk){.address = address, .bytes = bytes};
+  chunk_count++;
+  tw_chunks_unlock();
+  return 0;
+}
+
+int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes) {
+  uint64_t address = tw.aperture_base + offset;
+  uint32_t at = first_behind(address);
+  if (tw.aperture_base == 0 || at == chunk_count || chunks[at].address != address ||
+      chunks[at].bytes != bytes)
+    return -ENOENT;
+  pthread_rwlock_wrlock(&lock); /* running copies end first, a later one is refused */
+  chunk_count--;
+  memmove(&chunks[at], &chunks[at + 1], (chunk_count - at) * sizeof chunks[0]);
+  tw_chunks_unlock();
+  void *range = (void *)(uintptr_t)address;
+  /* The client may keep its descriptor: pages go back now, not when the last one is closed. */
+  if (madvise(range, bytes, MADV_REMOVE) != 0) return -errno;
+  void *emptied = mmap(range, bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return emptied == MAP_FAILED ? -errno : 0;
+}
+
+int tessera_worker_reserve(uint64_t aperture_base) {
+  /* With the image that misaligned accesses go to. */
+  uint64_t bytes = TESSERA_GUARD_BEFORE_BYTES + TESSERA_MISALIGNED_OFFSET_BYTES +
+                   TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
+  if (tw.aperture_base != 0 || aperture_base < TESSERA_GUARD_BEFORE_BYTES ||
+      aperture_base % TESSERA_CHUNK_ALIGN_BYTES != 0)
+    return -EINVAL;
+  void *wanted = (void *)(uintptr_t)(aperture_base - TESSERA_GUARD_BEFORE_BYTES);
+  void *got = mmap(wanted, bytes, PROT_NONE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (got == MAP_FAILED) return -errno;
+  if (got != wanted) { /* a kernel that does not know NOREPLACE */
+    munmap(got, bytes);
+    return -EEXIST;
+  }
+  tw.aperture_base = aperture_base;
+  return 0;
+}

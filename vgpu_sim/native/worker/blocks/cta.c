@@ -1,0 +1,316 @@
+/* Runs the groups of lanes of a block (CTA), in turns.
+ *
+ * A group is a fiber. It runs until it waits, then the next one of the ring runs. Where every stop
+ * is one of the same barrier, which waits for all threads, the order of turns alone says that all
+ * have arrived: each group has come to its stop, or has ended, before the first one goes on. Only
+ * the end of a block is counted, because a group that ends early would enter the next block.
+ *
+ * Where barriers are counted, or groups poll memory, those that stand at a barrier or have ended
+ * leave the ring: only who can go on, or polls, takes turns. An empty ring says that nobody can go
+ * on. When all of the ring have only polled in their turns, something else runs (residents.c); so it
+ * does after some rests of each group, because who polls may meet the others in each turn. */
+#define _GNU_SOURCE
+#include "blocks/cta.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/internal.h"
+#include "base/platform.h"
+
+enum { POLLS_PER_ROUND = 64, FIRST_POLLS = 64, RESTS_OF_GROUP = 32 };
+
+static bool in_turns(const tw_cta *c) {
+  return c->code->counts == 0 && c->code->polls == 0;
+}
+
+static uint32_t threads_of(const tw_cta *c) {
+  const uint32_t *block = c->launch->context.block;
+  return block[0] * block[1] * block[2];
+}
+
+static uint32_t lanes_of_group(const tw_cta *c) {
+  return threads_of(c) / c->code->groups;
+}
+
+static void enter_first_block(tw_fiber *self) {
+  const tw_cta *c = self->cta;
+  const uint32_t *grid = c->launch->context.grid;
+  tessera_thread_state *state = &self->state;
+  state->status = 0;
+  state->trap_word = 0;
+  state->turns = FIRST_POLLS;
+  state->shared_base = c->shared_base;
+  state->local_base = c->local.base + (uint64_t)self->group * lanes_of_group(c) *
+                                          tw_local_stride(c->launch->context.local_bytes);
+  state->current_block = c->first;
+  state->block_index[0] = (uint32_t)(c->first % grid[0]);
+  state->block_index[1] = (uint32_t)(c->first / grid[0] % grid[1]);
+  state->block_index[2] = (uint32_t)(c->first / grid[0] / grid[1]);
+}
+
+static bool enter_next_block(tw_fiber *self) {
+  const uint32_t *grid = self->cta->launch->context.grid;
+  tessera_thread_state *state = &self->state;
+  if (++state->current_block == self->cta->end) return false;
+  if (++state->block_index[0] < grid[0]) return true;
+  state->block_index[0] = 0;
+  if (++state->block_index[1] < grid[1]) return true;
+  state->block_index[1] = 0;
+  state->block_index[2]++;
+  return true;
+}
+
+static uint32_t warp_of(const tw_fiber *self) {
+  return self->group * self->cta->code->counts / TESSERA_WARP_THREADS;
+}
+
+static bool by_lane(const tw_cta *c) { return c->code->counts == 1; }
+
+/* Ends the context where `failed` stands, which may be another group than the calling one. */
+static void fail(tw_fiber *self, const tw_fiber *failed, const char *failure) {
+  self->cta->failed = failed;
+  self->cta->failure = failure;
+  tw_fiber_switch(self, self->cta->home);
+}
+
+/* Ends the context where nobody can go on: all that is left waits at barriers, or in warps. */
+static void fail_stuck(tw_fiber *self) {
+  static __thread char message[96];
+  tw_cta *c = self->cta;
+  const tw_fiber *stuck = tw_barriers_waiting(&c->barriers);
+  for (uint32_t warp = 0; stuck == NULL && by_lane(c) && warp < TW_WARPS; warp++) {
+    const uint32_t waiting = c->warps[warp].waiting;
+    if (waiting == 0) continue;
+    const uint32_t lane = (uint32_t)__builtin_ctz(waiting);
+    stuck = &c->stacks.fibers[warp * TESSERA_WARP_THREADS + lane];
+    snprintf(message, sizeof message,
+             "no thread of the block can go on: lane %u of warp %u waits for lanes 0x%08x", lane,
+             warp, tw_warp_missing(&c->warps[warp], lane));
+    fail(self, stuck, message);
+  }
+  fail(self, stuck, "no thread of the block can go on");
+}
+
+/* Runs the next one of the ring, which the calling group is not on. */
+static void run_others(tw_fiber *self) {
+  tw_cta *c = self->cta;
+  if (c->ring == NULL) fail_stuck(self);
+  tw_fiber_switch(self, c->ring);
+}
+
+/* Takes the calling group off the ring. */
+static void leave_ring(tw_fiber *self) {
+  self->cta->ring = tw_fiber_unlink(self);
+  self->cta->resting = NULL;
+}
+
+/* Those that a barrier no longer holds take turns again. */
+static void take_released(tw_cta *c) {
+  tw_fiber_join(&c->ring, c->barriers.released);
+  c->barriers.released = NULL;
+}
+
+static uint32_t meet(tessera_thread_state *state, uint32_t number, uint32_t count, uint32_t how,
+                     uint32_t ballot) {
+  tw_fiber *self = (tw_fiber *)state;
+  tw_cta *c = self->cta;
+  const uint32_t warp = warp_of(self);
+  state->trap_word = (how >> 3) + 1;
+  leave_ring(self);
+  self->waits = true;
+  const char *misuse = tw_barriers_arrive(&c->barriers, self, warp, number, count, (how & 1) != 0,
+                                          how >> 1 & 3, ballot);
+  if (misuse != NULL) fail(self, self, misuse);
+  take_released(c);
+  if (c->ring != self || self->next != self) run_others(self);
+  return c->barriers.barriers[number].warps[warp].outcome;
+}
+
+/* Lanes of a warp that waited in a collective take turns again, once it is complete. */
+static void take_collected(tw_cta *c, uint32_t warp, uint32_t waited) {
+  uint32_t free = waited & ~c->warps[warp].waiting;
+  for (; free != 0; free &= free - 1) {
+    const uint32_t lane = (uint32_t)__builtin_ctz(free);
+    tw_fiber_link(&c->ring, &c->stacks.fibers[warp * TESSERA_WARP_THREADS + lane]);
+  }
+}
+
+static uint64_t collect(tessera_thread_state *state, uint32_t how, uint32_t members, uint64_t a,
+                        uint64_t way) {
+  tw_fiber *self = (tw_fiber *)state;
+  tw_cta *c = self->cta;
+  const uint32_t index = warp_of(self), lane = self->group % TESSERA_WARP_THREADS;
+  tw_warp *warp = &c->warps[index];
+  state->trap_word = (how >> 8) + 1;
+  const tw_lane arriving = {.kind = how & 0xff, .members = members, .a = a, .way = way};
+  const uint32_t waited = warp->waiting;
+  const char *misuse = tw_warp_arrive(warp, lane, arriving);
+  if (misuse != NULL) fail(self, self, misuse);
+  c->resting = NULL;
+  if ((warp->waiting >> lane & 1) == 0) {
+    take_collected(c, index, waited);
+    return warp->lanes[lane].result;
+  }
+  leave_ring(self);
+  run_others(self);
+  return warp->lanes[lane].result;
+}
+
+/* The calling group has polled in vain; when all of the ring have, something else may run. */
+static void rest(tw_fiber *self) {
+  tw_cta *c = self->cta;
+  if (c->resting == self || ++c->rests >= RESTS_OF_GROUP * c->code->groups) {
+    c->rests = 0;
+    c->resting = NULL;
+    c->ring = self->next;
+    tw_fiber_switch(self, c->home);
+    return;
+  }
+  if (c->resting == NULL) c->resting = self;
+  if (self->next != self) tw_fiber_switch(self, self->next);
+}
+
+static void let_others_run(tessera_thread_state *state, uint64_t at_least_ns) {
+  tw_fiber *self = (tw_fiber *)state;
+  const uint64_t begin_ns = at_least_ns != 0 ? tw_now_ns() : 0;
+  do {
+    rest(self);
+  } while (at_least_ns != 0 && tw_now_ns() - begin_ns < at_least_ns);
+  const uint32_t groups = self->cta->code->groups;
+  state->turns = groups < POLLS_PER_ROUND ? POLLS_PER_ROUND / groups : 1;
+}
+
+/* Nobody touches the next block's shared memory before all groups have left this block. */
+static void wait_for_end_of_block(tw_fiber *self) {
+  tw_cta *c = self->cta;
+  const uint32_t generation = c->end_of_block.generation;
+  if (++c->end_of_block.arrived == c->code->groups) {
+    c->end_of_block.arrived = 0;
+    c->end_of_block.generation++;
+    tw_shared_clear(c->shared_base, c->launch->shared_bytes);
+    return;
+  }
+  while (*(volatile uint32_t *)&c->end_of_block.generation == generation)
+    tw_fiber_yield(&self->state);
+}
+
+/* Parks a group until the next run. All are here or on their way, so each one has one more turn. */
+static void leave_turns(tw_fiber *self) {
+  tw_cta *c = self->cta;
+  const bool last = ++c->left == c->code->groups;
+  tw_fiber_switch(self, last ? c->home : self->next);
+}
+
+/* Parks a group until the next block. */
+static void leave_block(tw_fiber *self) {
+  tw_cta *c = self->cta;
+  leave_ring(self);
+  if (c->code->counts) {
+    tw_barriers_group_ended(&c->barriers, warp_of(self));
+    take_released(c);
+  }
+  if (by_lane(c)) {
+    tw_warp *warp = &c->warps[warp_of(self)];
+    const uint32_t waited = warp->waiting;
+    tw_warp_lane_ended(warp, self->group % TESSERA_WARP_THREADS);
+    take_collected(c, warp_of(self), waited);
+  }
+  if (++c->left == c->code->groups)
+    tw_fiber_switch(self, c->home);
+  else
+    run_others(self);
+}
+
+static void run_group(tw_fiber *self) {
+  tw_fiber_entered();
+  for (;;) {
+    tw_cta *c = self->cta;
+    const bool turns = in_turns(c);
+    const tessera_group_entry entry = (tessera_group_entry)(uintptr_t)c->code->entry;
+    enter_first_block(self);
+    do {
+      entry(&c->launch->context, c->parameters, self->group, &self->state);
+      if (self->state.status != 0) fail(self, self, NULL);
+      if (turns) wait_for_end_of_block(self);
+    } while (turns && enter_next_block(self));
+    if (turns)
+      leave_turns(self);
+    else
+      leave_block(self);
+  }
+}
+
+/* Fibers stay from launch to launch; they are prepared again when more or deeper ones are needed. */
+static void provide_fibers(tw_cta *c, const tw_code *code) {
+  tw_stacks *stacks = &c->stacks;
+  if (code->groups > stacks->count || code->stack_bytes > stacks->stack_bytes) {
+    const uint32_t count = code->groups > stacks->count ? code->groups : stacks->count;
+    const uint64_t bytes =
+        code->stack_bytes > stacks->stack_bytes ? code->stack_bytes : stacks->stack_bytes;
+    tw_stacks_close(stacks);
+    /* Many of the deepest may be more than there are addresses for; this code needs fewer. */
+    if (tw_stacks_open(stacks, count, bytes, run_group) != 0 &&
+        tw_stacks_open(stacks, code->groups, code->stack_bytes, run_group) != 0)
+      tw_die_out_of_memory("no memory for the stacks of a block's threads");
+  }
+  const uint64_t stop =
+      code->polls ? (uint64_t)(uintptr_t)let_others_run : (uint64_t)(uintptr_t)tw_fiber_yield;
+  for (uint32_t i = 0; i < code->groups; i++) {
+    stacks->fibers[i].cta = c;
+    stacks->fibers[i].state.stop = stop;
+    stacks->fibers[i].state.meet = (uint64_t)(uintptr_t)meet;
+    stacks->fibers[i].state.collect = (uint64_t)(uintptr_t)collect;
+  }
+}
+
+/* All groups take turns, in their order. */
+static void start(tw_cta *c) {
+  const tw_code *code = c->code;
+  tw_fiber *fibers = c->stacks.fibers;
+  for (uint32_t i = 0; i < code->groups; i++) {
+    fibers[i].next = &fibers[i + 1 < code->groups ? i + 1 : 0];
+    fibers[i].previous = &fibers[i != 0 ? i - 1 : code->groups - 1];
+  }
+  c->ring = fibers;
+  c->rests = 0;
+  c->resting = NULL;
+  c->left = 0;
+  tw_shared_clear(c->shared_base, c->launch->shared_bytes);
+  if (code->counts) tw_barriers_reset(&c->barriers, threads_of(c), code->groups, code->counts);
+  if (by_lane(c)) tw_warps_reset(c->warps, threads_of(c));
+}
+
+void tw_cta_prepare(tw_cta *c, const tw_launch *launch, const tw_code *code,
+                    const uint8_t *parameters, uint64_t shared_base, tw_fiber *home) {
+  c->launch = launch;
+  c->code = code;
+  c->parameters = parameters;
+  c->shared_base = shared_base;
+  c->home = home;
+  tw_local_prepare(&c->local, launch->context.local_bytes, threads_of(c));
+  provide_fibers(c, code);
+}
+
+void tw_cta_begin(tw_cta *c, uint64_t first, uint64_t end) {
+  c->first = first;
+  c->end = end;
+  start(c);
+}
+
+bool tw_cta_continue(tw_cta *c) {
+  tw_current.stacks = &c->stacks;
+  tw_current.local_window = c->local.base;
+  for (;;) {
+    tw_fiber_switch(c->home, c->ring);
+    if (c->failed != NULL)
+      tw_die_of_trap(c->launch->context.kernel, c->code->entry, &c->failed->state,
+                     c->failure);
+    const bool ended = c->left == c->code->groups;
+    if (!ended || in_turns(c) || ++c->first == c->end) {
+      tw_current.stacks = NULL;
+      return ended;
+    }
+    start(c);
+  }
+}

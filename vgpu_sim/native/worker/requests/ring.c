@@ -1,0 +1,150 @@
+/* From the client's memory to a request that can be trusted: copy once, then check the copy. */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "base/internal.h"
+
+static void reject(const char *why) __attribute__((noreturn));
+static void reject(const char *why) {
+  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
+                  .error = CUDA_ERROR_LAUNCH_FAILED,
+                  .message = why});
+}
+
+static const uint8_t *ring_slot(uint32_t stream_index, uint64_t position) {
+  return (const uint8_t *)&tw.client->rings[stream_index].slots[position % TESSERA_SLOTS_PER_STREAM];
+}
+
+static uint64_t read_head(uint32_t index) {
+  return __atomic_load_n(&tw.client->head[index], __ATOMIC_ACQUIRE);
+}
+
+/* Copies out of memory that somebody else may be writing; nothing is read from there again. */
+static void copy_once(void *destination, const void *source, uint64_t bytes) {
+  memcpy(destination, source, bytes);
+  __asm__ volatile("" ::: "memory");
+}
+
+static uint64_t continuations_for(uint32_t parameter_bytes) {
+  if (parameter_bytes <= TESSERA_INLINE_PARAMETER_BYTES) return 0;
+  return (parameter_bytes - TESSERA_INLINE_PARAMETER_BYTES + TESSERA_SLOT_BYTES - 1) /
+         TESSERA_SLOT_BYTES;
+}
+
+static void check_header(const request *r, uint32_t index, const stream *s) {
+  const tessera_slot *slot = &r->slot;
+  if (slot->value != s->last_value + 1) reject("a request's value is not the next of its stream");
+  if (slot->wait_count > TESSERA_MAX_WAITS) reject("too many waits");
+  for (uint32_t i = 0; i < slot->wait_count; i++) {
+    if (slot->waits[i].stream >= TESSERA_MAX_STREAMS) reject("a wait names no stream");
+    if (slot->waits[i].stream == index && slot->waits[i].value >= slot->value)
+      reject("a request waits for itself");
+  }
+  if (slot->opcode != TESSERA_OPCODE_LAUNCH && slot->continuation_slots != 0)
+    reject("only launches have continuation slots");
+}
+
+static void check_geometry(const request *r, const tessera_worker_kernel *kernel) {
+  const tessera_launch_body *body = &r->slot.body.launch;
+  const uint32_t *grid = body->grid, *block = body->block;
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > TESSERA_MAX_GRID_X ||
+      grid[1] > TESSERA_MAX_GRID_Y || grid[2] > TESSERA_MAX_GRID_Z)
+    reject("grid out of range");
+  if (block[0] == 0 || block[1] == 0 || block[2] == 0 || block[0] > TESSERA_MAX_BLOCK_X ||
+      block[1] > TESSERA_MAX_BLOCK_Y || block[2] > TESSERA_MAX_BLOCK_Z)
+    reject("block out of range");
+  uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+  if (threads > tw.config.max_threads_per_block ||
+      (kernel->max_threads != 0 && threads > kernel->max_threads))
+    reject("too many threads in a block");
+  if (kernel->required_block[0] != 0 && memcmp(kernel->required_block, block, 3 * sizeof *block) != 0)
+    reject("the kernel requires another block shape");
+  if (kernel->shared_bytes > TESSERA_MAX_SHARED_BYTES_OPTIN ||
+      body->shared_bytes > TESSERA_MAX_SHARED_BYTES_OPTIN - kernel->shared_bytes)
+    reject("too much shared memory");
+}
+
+static void check_launch(const request *r) {
+  const tessera_launch_body *body = &r->slot.body.launch;
+  const tessera_worker_kernel *kernel = tw_kernel_acquire(body->kernel);
+  if (kernel == NULL) reject("a launch names no kernel");
+  if (body->parameter_bytes != kernel->parameter_bytes ||
+      body->parameter_bytes > TESSERA_MAX_PARAMETER_BYTES)
+    reject("parameter size is not the kernel's");
+  if (r->slot.continuation_slots != continuations_for(body->parameter_bytes))
+    reject("continuation slots do not fit the parameter size");
+  check_geometry(r, kernel);
+  tw_kernel_release();
+}
+
+static void check_body(const request *r) {
+  switch (r->slot.opcode) {
+    case TESSERA_OPCODE_NOP:
+    case TESSERA_OPCODE_COPY: /* ranges are checked when it runs: chunks come and go */
+      return;
+    case TESSERA_OPCODE_SET: {
+      const tessera_set_body *set = &r->slot.body.set;
+      if (set->width_bytes != 1 && set->width_bytes != 2 && set->width_bytes != 4)
+        reject("a fill's width is not 1, 2 or 4");
+      if (set->count > TESSERA_APERTURE_BYTES || set->destination % set->width_bytes != 0)
+        reject("a fill's range is malformed");
+      return;
+    }
+    case TESSERA_OPCODE_TIMESTAMP:
+      if (r->slot.body.timestamp.index >= TESSERA_MAX_TIMESTAMPS)
+        reject("a timestamp's index is out of range");
+      return;
+    case TESSERA_OPCODE_COPIED:
+      if (r->slot.body.copied.direction > TESSERA_DIRECTION_DEVICE_TO_PEER)
+        reject("a copy goes no way that there is");
+      return;
+    case TESSERA_OPCODE_LAUNCH:
+      check_launch(r);
+      return;
+    default:
+      reject("unknown opcode");
+  }
+}
+
+static void copy_parameters(uint32_t index, stream *s) {
+  uint32_t bytes = s->next.slot.body.launch.parameter_bytes;
+  uint32_t taken = bytes < TESSERA_INLINE_PARAMETER_BYTES ? bytes : TESSERA_INLINE_PARAMETER_BYTES;
+  memcpy(s->next.parameters, s->next.slot.body.launch.parameters, taken);
+  for (uint64_t i = 0; taken < bytes; i++) {
+    uint32_t part = bytes - taken < TESSERA_SLOT_BYTES ? bytes - taken : TESSERA_SLOT_BYTES;
+    copy_once(s->next.parameters + taken, ring_slot(index, s->tail + i), part);
+    taken += part;
+  }
+}
+
+static void advance_tail(uint32_t index, stream *s, uint64_t slots) {
+  s->tail += slots;
+  __atomic_store_n(&tw.page->tail[index], s->tail, __ATOMIC_RELEASE);
+}
+
+bool tw_ring_fetch(uint32_t index, stream *s) {
+  if (s->pending && s->awaited == 0) return true;
+  uint64_t head = read_head(index);
+  if (head - s->tail > TESSERA_SLOTS_PER_STREAM) reject("a ring's head is out of range");
+  if (!s->pending) {
+    if (head == s->tail) return false;
+    copy_once(&s->next.slot, ring_slot(index, s->tail), sizeof s->next.slot);
+    check_header(&s->next, index, s);
+    check_body(&s->next);
+    s->last_value = s->next.slot.value;
+    s->pending = true;
+    advance_tail(index, s, 1);
+    s->awaited = s->next.slot.continuation_slots ? s->tail + s->next.slot.continuation_slots : 0;
+  }
+  if (s->awaited != 0 && head < s->awaited) return false;
+  if (s->next.slot.opcode == TESSERA_OPCODE_LAUNCH) copy_parameters(index, s);
+  advance_tail(index, s, s->next.slot.continuation_slots);
+  s->awaited = 0;
+  return true;
+}
+
+bool tw_ring_has_news(uint32_t index, const stream *s) {
+  uint64_t head = __atomic_load_n(&tw.client->head[index], __ATOMIC_SEQ_CST);
+  if (!s->pending) return head != s->tail;
+  return s->awaited != 0 && head - s->tail >= s->awaited - s->tail;
+}

@@ -1,0 +1,173 @@
+/* Takes requests out of all rings, in order per stream, as their waits allow: in turns, in each of
+ * which every stream that can begins its next request, the oldest first. What is short runs to its
+ * end before the next begins, what takes time runs beside it (leader.c). */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <string.h>
+
+#include "base/internal.h"
+#include "base/platform.h"
+
+static const uint64_t SPIN_NS = 12000;
+static const uint64_t DOZE_NS = 50000;
+/* A doze has cost 12 us more than a nap on a virtual machine; it pays when it collects requests. */
+enum { PAYING_REQUESTS = 2, MAX_NAPS_BETWEEN_DOZES = 255 };
+
+static stream streams[TESSERA_MAX_STREAMS];
+static uint32_t ran; /* the leader's: requests begun since the last sleep */
+
+static uint32_t streams_in_use(void) {
+  uint32_t limit = __atomic_load_n(&tw.client->stream_limit, __ATOMIC_RELAXED);
+  if (limit == 0) return 1; /* the NULL stream is always there */
+  return limit < TESSERA_MAX_STREAMS ? limit : TESSERA_MAX_STREAMS;
+}
+
+static bool stop_asked(void) { return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0; }
+
+static bool runs(const stream *s) { return __atomic_load_n(&s->running, __ATOMIC_ACQUIRE); }
+
+static bool waits_reached(const tessera_slot *slot) {
+  for (uint32_t i = 0; i < slot->wait_count; i++)
+    if (__atomic_load_n(&tw.page->timeline[slot->waits[i].stream], __ATOMIC_ACQUIRE) <
+        slot->waits[i].value)
+      return false;
+  return true;
+}
+
+/* Whether request `a` was put in before `b`; the count of requests wraps. */
+static bool is_older(const stream *a, const stream *b) {
+  return (int32_t)(a->next.slot.order - b->next.slot.order) < 0;
+}
+
+/* Fills `ready` with the streams whose next request can run, the oldest first. */
+static uint32_t find_ready(uint32_t ready[TESSERA_MAX_STREAMS]) {
+  uint32_t count = 0, limit = streams_in_use();
+  for (uint32_t i = 0; i < limit; i++) {
+    const stream *s = &streams[i];
+    if (runs(s) || !tw_ring_fetch(i, &streams[i]) || !waits_reached(&s->next.slot)) continue;
+    uint32_t place = count++;
+    for (; place > 0 && is_older(s, &streams[ready[place - 1]]); place--)
+      ready[place] = ready[place - 1];
+    ready[place] = i;
+  }
+  return count;
+}
+
+/* Returns whether the calling thread has led all the while. */
+static bool run_next(uint32_t index) {
+  stream *s = &streams[index];
+  tw_lead_begin(index);
+  __atomic_store_n(&s->running, true, __ATOMIC_RELAXED); /* before the lead may pass on */
+  ran++;
+  if (tw_expect_short(&s->next))
+    tw_lead_keep();
+  else
+    tw_lead_pass();
+  if (tw.config.observer == NULL) {
+    tw_execute(&s->next);
+  } else if (!tw_observe(index, &s->next)) {
+    tw_execute(&s->next);
+    tw_observe_end(index, &s->next);
+  }
+  s->pending = false;
+  tw_publish(index, s->last_value);
+  tw_lead_told();
+  __atomic_store_n(&s->running, false, __ATOMIC_RELEASE);
+  return tw_lead_after_request();
+}
+
+/* False when there was nothing to run; a frozen context runs nothing. */
+static bool run_turn(void) {
+  uint32_t ready[TESSERA_MAX_STREAMS];
+  tw_lead_look();
+  const uint32_t count = find_ready(ready);
+  uint32_t done = 0;
+  while (done < count && !tw_timelines_frozen())
+    if (!run_next(ready[done++])) break;
+  return done > 0;
+}
+
+static bool is_whole(const stream *s) { return s->pending && s->awaited == 0; }
+
+/* Whether a turn might find something: a request that waited may be ready since the leader ran what
+ * it waited for. */
+static bool any_news(void) {
+  uint32_t limit = tw_timelines_frozen() ? 0 : streams_in_use();
+  for (uint32_t i = 0; i < limit; i++) {
+    const stream *s = &streams[i];
+    if (!runs(s) && (is_whole(s) ? waits_reached(&s->next.slot) : tw_ring_has_news(i, s)))
+      return true;
+  }
+  return false;
+}
+
+/* Spinning on the partner's CPU delays just the thread whose request one waits for. */
+static uint64_t spin_budget_ns(void) {
+  int32_t here = sched_getcpu();
+  __atomic_store_n(&tw.page->cpu, here, __ATOMIC_RELAXED);
+  return here == __atomic_load_n(&tw.client->cpu, __ATOMIC_RELAXED) ? 0 : SPIN_NS;
+}
+
+static void sleep_on_bell(uint32_t how, uint64_t limit_ns) {
+  if (!tw_lead_sleep(how, limit_ns)) return; /* the calling thread does not lead any more */
+  ran = 0;
+  __atomic_store_n(&tw.page->cpu, sched_getcpu(), __ATOMIC_RELAXED);
+}
+
+static struct {
+  bool unjudged;      /* the last sleep was a doze */
+  uint32_t pause;     /* naps between two dozes: 0, or 1, 3, 7... since dozes do not pay */
+  uint32_t naps_left; /* before the next doze */
+} dozing;
+
+static void judge_doze(void) {
+  if (!dozing.unjudged) return;
+  dozing.unjudged = false;
+  dozing.pause = ran >= PAYING_REQUESTS ? 0 : 2 * dozing.pause + 1;
+  if (dozing.pause > MAX_NAPS_BETWEEN_DOZES) dozing.pause = MAX_NAPS_BETWEEN_DOZES;
+  dozing.naps_left = dozing.pause;
+}
+
+/* A worker that finds itself on its client's CPU may have pushed aside a client that has more to
+ * write, and would again at each request that rings. A client that waits has nothing to write. */
+static bool may_doze(bool same_cpu) {
+  if (!same_cpu || __atomic_load_n(&tw.client->waiting, __ATOMIC_RELAXED) != 0) return false;
+  if (dozing.naps_left == 0) return true;
+  dozing.naps_left--;
+  return false;
+}
+
+static void wait_for_news(void) {
+  enum { LOOKS_PER_CLOCK = 32 };
+  uint64_t budget_ns = spin_budget_ns();
+  /* Nobody spins while others compute. */
+  uint64_t deadline = tw_lead_running_elsewhere() != 0 ? 0 : tw_now_ns() + budget_ns;
+  do {
+    for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
+      if (any_news() || stop_asked()) return;
+      tw_relax();
+    }
+  } while (tw_now_ns() < deadline);
+  judge_doze();
+  dozing.unjudged = may_doze(budget_ns == 0);
+  /* Who leads again looks at all streams: another may have found requests that it did not begin. */
+  if (dozing.unjudged)
+    sleep_on_bell(TESSERA_DOZING, DOZE_NS);
+  else
+    sleep_on_bell(0, 0);
+}
+
+static void *runner_main(void *index) {
+  tw_lead_enter((uint32_t)(uintptr_t)index);
+  tw_fault_prepare_thread();
+  while (tw_lead_join())
+    while (tw_leads() && !stop_asked())
+      if (!run_turn()) wait_for_news();
+  tw_cta_end_thread();
+  return NULL;
+}
+
+int tw_scheduler_start(void) {
+  memset(streams, 0, sizeof streams);
+  return tw_runners_start(runner_main, any_news);
+}
