@@ -11,11 +11,12 @@ _UNIT = "tests/unit/vgpu_sim"
 _NATIVE = "vgpu_sim/native"
 # Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
 _COMPILE = {
-    "native/test_native_slab.py": ("libcuda/slab.c",),
-    "native/test_native_table.py": ("libcuda/table.c",),
+    "native/test_native_slab.py": ("libcuda/memory/slab.c",),
+    "native/test_native_table.py": ("libcuda/modules/table.c",),
     "native/test_native_transport.py": ("client/transport.c",),
     "native/test_native_ring.py": tuple(
-        f"libcuda/{n}.c" for n in ("ring", "wait", "doorbell", "objects")
+        f"libcuda/{n}.c"
+        for n in ("exchange/ring", "exchange/wait", "exchange/doorbell", "base/objects")
     ),
     "worker_process/test_worker_native.py": ("worker",),
     "worker_kernels/test_worker_stats.py": ("worker/requests/stats.c",),

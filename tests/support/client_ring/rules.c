@@ -13,12 +13,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "doorbell.h"
-#include "hang.h"
-#include "health.h"
-#include "kernel_output.h"
-#include "ring.h"
-#include "wait.h"
+#include "exchange/doorbell.h"
+#include "exchange/hang.h"
+#include "exchange/health.h"
+#include "exchange/kernel_output.h"
+#include "exchange/ring.h"
+#include "exchange/wait.h"
 
 enum { STREAMS = 12, BLOCKING = 6, MAX_REQUESTS = 1 << 18 };
 

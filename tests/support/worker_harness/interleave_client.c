@@ -3,12 +3,12 @@
 
 #include <string.h>
 
-#include "hang.h"
-#include "health.h"
+#include "exchange/hang.h"
+#include "exchange/health.h"
 #include "interleave.h"
-#include "kernel_output.h"
-#include "ring.h"
-#include "wait.h"
+#include "exchange/kernel_output.h"
+#include "exchange/ring.h"
+#include "exchange/wait.h"
 
 enum { THREADS = 2, REQUESTS = 16 };
 

@@ -160,7 +160,7 @@ def test_no_other_folder_holds_more_than_can_be_seen_at_once() -> None:
     assert {folder for folder, count in counts.items() if count > 25} == FLAT
 
 
-FLAT_IN_C = {"tests/abi/programs", "vgpu_sim/native/libcuda"}
+FLAT_IN_C = {"tests/abi/programs"}
 """Folders of C sources and headers that are still to be divided."""
 
 

@@ -39,7 +39,7 @@ def test_the_calls_are_seen(calls):
     called = callers(calls)
     known = [
         ("client/log.c", "client/unsupported.c"),
-        ("libcuda/doorbell.c", "libcuda/ring.c"),
+        ("libcuda/exchange/doorbell.c", "libcuda/exchange/ring.c"),
         ("worker/requests/execute.c", "worker/requests/scheduler.c"),
         ("hca/requests/memory.c", "hca/requests/responder.c"),
         ("nvidia_smi/mig/find.c", "nvidia_smi/mig/list.c"),

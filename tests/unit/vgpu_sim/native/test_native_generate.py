@@ -118,7 +118,7 @@ def test_every_variable_that_is_read_is_documented():
         (build.CLIENT, page.client_variables()),
         (LIBCUDA, library.load(LIBCUDA).variables),
     ):
-        readers = [path for path in sources.glob("*.c") if "getenv(" in path.read_text()]
+        readers = [path for path in sources.rglob("*.c") if "getenv(" in path.read_text()]
         assert len(readers) == 1, readers
         read = re.findall(r'"((?:TESSERA|CUDA)_[A-Z_]+)"', readers[0].read_text())
         assert set(read) == set(documented)

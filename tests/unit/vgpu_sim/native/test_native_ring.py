@@ -8,7 +8,7 @@ import pytest
 from vgpu_sim.native import build
 
 HARNESS = Path(__file__).parents[3] / "support" / "client_ring" / "rules.c"
-SOURCES = ("ring.c", "wait.c", "doorbell.c", "objects.c")
+SOURCES = ("exchange/ring.c", "exchange/wait.c", "exchange/doorbell.c", "base/objects.c")
 
 
 def compile_harness(output: Path, sanitizer: str) -> Path:

@@ -16,9 +16,10 @@ UNIT = 256
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> ctypes.CDLL:
     output = tmp_path_factory.mktemp("slab") / "slab.so"
-    source = build.NATIVE / "libcuda" / "slab.c"
+    client = build.NATIVE / "libcuda"
+    source = client / "memory" / "slab.c"
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Werror"]
-    subprocess.run([*command, str(source), "-o", str(output)], check=True)
+    subprocess.run([*command, f"-I{client}", str(source), "-o", str(output)], check=True)
     loaded = ctypes.CDLL(str(output))
     loaded.tsr_slab_new.restype = ctypes.c_void_p
     loaded.tsr_slab_free.argtypes = [ctypes.c_void_p]

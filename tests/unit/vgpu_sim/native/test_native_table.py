@@ -20,9 +20,10 @@ VARIABLE = ctypes.sizeof(messages.VariableRecord)
 def read(tmp_path_factory):
     """Return tsr_table_read as a function of bytes: whether they are taken."""
     output = tmp_path_factory.mktemp("table") / "table.so"
-    source = build.NATIVE / "libcuda" / "table.c"
+    client = build.NATIVE / "libcuda"
+    source = client / "modules" / "table.c"
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
-    command += [f"-I{build.INCLUDE}", str(source), "-o", str(output)]
+    command += [f"-I{client}", f"-I{build.INCLUDE}", str(source), "-o", str(output)]
     subprocess.run(command, check=True)
     library = ctypes.CDLL(str(output))
     library.tsr_table_read.restype = ctypes.c_bool

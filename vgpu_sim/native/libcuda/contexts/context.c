@@ -1,0 +1,218 @@
+/* Opening and closing contexts. How they die is in health.c. */
+#define _GNU_SOURCE
+#include "contexts/context.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "base/aperture.h"
+#include "memory/chunk.h"
+#include "config.h"
+#include "base/device.h"
+#include "base/environment.h"
+#include "memory/fault_place.h"
+#include "exchange/kernel_output.h"
+#include "log.h"
+#include "modules/module.h"
+#include "patience.h"
+#include "exchange/ring.h"
+#include "memory/system_area.h"
+#include "exchange/wait.h"
+#include "exchange/request.h"
+
+/* gpud may wait 10 s for a fence and then starts a process. */
+enum { CONTEXT_TIMEOUT_S = 60 };
+
+pthread_mutex_t tsr_context_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t next_id = 1;
+/* The aperture stays where the first context put it. */
+static bool settled;
+
+/* Live contexts by index, which is unique in the process; read by the fork handler, which may take
+ * no lock. */
+static struct tsr_context *_Atomic open_contexts[TESSERA_MAX_CONTEXTS];
+
+void tsr_contexts_close_sockets(void) {
+  for (size_t i = 0; i < sizeof open_contexts / sizeof *open_contexts; i++) {
+    struct tsr_context *context = atomic_load(&open_contexts[i]);
+    if (context) close(context->socket);
+  }
+}
+
+/* Mappings of rings and page stay where they were first made for an index: a thread that
+ * still looks at a closed context reads zeros there, never an unmapped page. */
+static struct views {
+  void *area, *page;
+} views[TESSERA_MAX_CONTEXTS];
+
+static void *map_view(void **view, size_t bytes, int protection, int fd) {
+  const int fixed = *view ? MAP_FIXED : 0;
+  void *mapped = mmap(*view, bytes, protection, MAP_SHARED | fixed, fd, 0);
+  if (mapped == MAP_FAILED) return NULL;
+  madvise(mapped, bytes, MADV_DONTFORK);
+  return *view = mapped;
+}
+
+static void blank_view(void *view, size_t bytes) {
+  mmap(view, bytes, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static size_t pages(size_t bytes) {
+  return (bytes + TESSERA_PAGE_BYTES - 1) / TESSERA_PAGE_BYTES * TESSERA_PAGE_BYTES;
+}
+
+/* A descriptor that is shorter than it says would be SIGBUS later. */
+static bool long_enough(int fd, size_t bytes) {
+  return fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)bytes;
+}
+
+static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply) {
+  tessera_context_ready ready;
+  if (reply->payload_bytes != sizeof ready) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  memcpy(&ready, reply->payload, sizeof ready);
+  context->area_bytes = pages(sizeof(tessera_client_area));
+  /* A worker that began before this library was installed has no details of faults. */
+  const size_t oldest = offsetof(tessera_worker_page, detail);
+  const bool detailed = ready.worker_page_bytes >= sizeof(tessera_worker_page);
+  const size_t page_bytes = detailed ? sizeof(tessera_worker_page) : oldest;
+  context->page_bytes = pages(page_bytes);
+  if (ready.client_area_bytes < sizeof(tessera_client_area) ||
+      ready.worker_page_bytes < oldest ||
+      !long_enough(reply->fds[0], sizeof(tessera_client_area)) ||
+      !long_enough(reply->fds[1], page_bytes))
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  struct views *view = &views[context->index];
+  context->area =
+      map_view(&view->area, context->area_bytes, PROT_READ | PROT_WRITE, reply->fds[0]);
+  context->page = map_view(&view->page, context->page_bytes, PROT_READ, reply->fds[1]);
+  if (!context->area || !context->page) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (context->page->magic != TESSERA_WORKER_PAGE_MAGIC ||
+      context->page->version != TESSERA_ABI_VERSION)
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  context->detail = detailed ? &context->page->detail : NULL;
+  context->place_fault = tsr_fault_place;
+  tsr_ring_setup(context);
+  return CUDA_SUCCESS;
+}
+
+/* One greeting. TSR_UNREACHABLE: there is no listener, even after a wait. */
+static enum tsr_outcome greet_once(struct tsr_context *context, struct tsr_patience *patience,
+                                   struct tsr_reply *reply) {
+  context->socket = tsr_connect_patiently(patience, context->device->slice.socket_path);
+  if (context->socket < 0) return TSR_UNREACHABLE;
+  tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
+                         .version_max = TESSERA_PROTOCOL_VERSION,
+                         .context_index = context->index,
+                         .aperture_base = tsr_aperture_base,
+                         .thread_share = tsr_thread_share()};
+  memcpy(hello.token, tsr_config()->token, sizeof hello.token);
+  const enum tsr_outcome outcome = tsr_hello(
+      context->socket, TESSERA_MESSAGE_TYPE_HELLO_CONTEXT, &hello, CONTEXT_TIMEOUT_S, reply);
+  if (outcome != TSR_RECEIVED || reply->status != 0) close(context->socket);
+  return outcome;
+}
+
+/* A gpud that ends, or does not know yet what it has to know, hangs up instead of answering: it, or
+ * its successor, is greeted again for as long as a restart is waited for. */
+static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
+  struct tsr_patience patience = {0};
+  enum tsr_outcome outcome;
+  do outcome = greet_once(context, &patience, reply);
+  while (outcome == TSR_CLOSED &&
+         tsr_patience_wait_for_agent(&patience, context->device->slice.socket_path));
+  const CUresult result = tsr_hello_result(outcome, reply->status);
+  return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
+}
+
+/* Tries the aperture's bases in turn until client and worker both have room. */
+static CUresult connect_worker(struct tsr_context *context, struct tsr_reply *reply) {
+  unsigned candidate = 0;
+  for (;;) {
+    if (!tsr_aperture_base && !tsr_aperture_reserve(&candidate)) {
+      tsr_log("no place for %llu TiB of address space (none of it is memory; see ulimit -v)",
+              (unsigned long long)(TESSERA_APERTURE_BYTES >> 40));
+      return CUDA_ERROR_MAP_FAILED;
+    }
+    const CUresult result = greet(context, reply);
+    if (result == CUDA_SUCCESS || settled) return result;
+    tsr_aperture_release();
+    if (result != CUDA_ERROR_MAP_FAILED) return result;
+    candidate++;
+  }
+}
+
+static int free_index(void) {
+  for (int i = 0; i < (int)TESSERA_MAX_CONTEXTS; i++)
+    if (!atomic_load(&open_contexts[i])) return i;
+  return -1;
+}
+
+CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t api_version,
+                          bool primary, uint64_t *handle) {
+  const int index = free_index();
+  if (index < 0) {
+    tsr_log("a process has at most %d contexts", (int)TESSERA_MAX_CONTEXTS);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  struct tsr_context *context = tsr_object_new(TSR_CONTEXT);
+  if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
+  context->device = device;
+  context->index = (uint32_t)index;
+  context->flags = flags;
+  context->api_version = api_version;
+  context->primary = primary;
+  context->id = next_id++;
+  context->request = 1;
+  tsr_system_area_setup(context);
+  static struct tsr_reply reply; /* under tsr_context_lock */
+  CUresult result = connect_worker(context, &reply);
+  if (result == CUDA_SUCCESS) {
+    result = map_context(context, &reply);
+    tsr_reply_close(&reply);
+    if (result != CUDA_SUCCESS) close(context->socket);
+  }
+  if (result != CUDA_SUCCESS) {
+    if (!settled && tsr_aperture_base) tsr_aperture_release();
+    tsr_object_free(TSR_CONTEXT, context);
+    return result;
+  }
+  settled = true;
+  atomic_store(&open_contexts[index], context);
+  *handle = tsr_object_publish(TSR_CONTEXT, context);
+  return CUDA_SUCCESS;
+}
+
+/* Close a socket once the worker has ended, or after a second: what cuMemGetInfo says from then on
+ * no longer counts this context's memory. */
+static void say_goodbye(int socket) {
+  shutdown(socket, SHUT_WR);
+  const struct timeval patience = {.tv_sec = 1};
+  char rest[256];
+  ssize_t got = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0;
+  while (got > 0 || (got < 0 && errno == EINTR)) got = recv(socket, rest, sizeof rest, 0);
+  close(socket);
+}
+
+CUresult tsr_context_close(uint64_t handle) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  tsr_wait_all(context); /* a dead context has nothing to wait for */
+  if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
+  atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  tsr_finish_questions(context);
+  tsr_ring_quiesce(context);
+  atomic_store(&open_contexts[context->index], NULL);
+  say_goodbye(context->socket);
+  tsr_modules_drop(context);
+  tsr_kernel_output_drop(context);
+  tsr_chunks_drop(context);
+  blank_view(context->area, context->area_bytes);
+  blank_view((void *)(uintptr_t)context->page, context->page_bytes);
+  tsr_object_free(TSR_CONTEXT, context);
+  return CUDA_SUCCESS;
+}

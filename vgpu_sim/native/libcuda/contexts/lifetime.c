@@ -1,0 +1,166 @@
+/* Contexts that programs create themselves, and each device's primary one. */
+#include "api.h"
+#include "contexts/context.h"
+#include "base/device.h"
+#include "base/refuse.h"
+#include "exchange/wait.h"
+
+enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the version of contexts since CUDA 3.2 */
+enum { SUPPORTED_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };
+
+static CUresult check_flags(unsigned int flags) {
+  const unsigned schedule = flags & CU_CTX_SCHED_MASK;
+  if (flags & ~(unsigned)CU_CTX_FLAGS_MASK || schedule & (schedule - 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (flags & ~(unsigned)SUPPORTED_FLAGS)
+    TSR_REFUSE("a context with core dumps or synchronous memory operations");
+  return CUDA_SUCCESS;
+}
+
+static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev) {
+  struct tsr_device *device = tsr_device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (!pctx) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_flags(flags);
+  if (result != CUDA_SUCCESS) return result;
+  uint64_t handle = 0;
+  pthread_mutex_lock(&tsr_context_lock);
+  result = tsr_context_open(device, flags, API_VERSION, false, &handle);
+  if (result == CUDA_SUCCESS) {
+    result = tsr_stack_push(handle);
+    if (result != CUDA_SUCCESS) tsr_context_close(handle);
+  }
+  pthread_mutex_unlock(&tsr_context_lock);
+  if (result == CUDA_SUCCESS) *pctx = (CUcontext)(uintptr_t)handle;
+  return result;
+}
+
+CUresult tsr_cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev) {
+  return create(pctx, flags, dev);
+}
+
+CUresult tsr_cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev) {
+  return create(pctx, flags, dev);
+}
+
+CUresult tsr_cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *paramsArray, int numParams,
+                            unsigned int flags, CUdevice dev) {
+  if (paramsArray || numParams) TSR_REFUSE("cuCtxCreate with an execution affinity");
+  return create(pctx, flags, dev);
+}
+
+CUresult tsr_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
+                            unsigned int flags, CUdevice dev) {
+  if (ctxCreateParams && (ctxCreateParams->numExecAffinityParams || ctxCreateParams->cigParams))
+    TSR_REFUSE("cuCtxCreate with an execution affinity or graphics sharing");
+  return create(pctx, flags, dev);
+}
+
+/* Waits for a context's work before the lock is taken: other threads may need it meanwhile. */
+static void finish_work(uint64_t handle) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
+  if (context) tsr_wait_all(context);
+}
+
+CUresult tsr_cuCtxDestroy_v2(CUcontext ctx) {
+  const uint64_t handle = (uint64_t)(uintptr_t)ctx;
+  finish_work(handle);
+  pthread_mutex_lock(&tsr_context_lock);
+  const struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
+  CUresult result = CUDA_ERROR_INVALID_CONTEXT;
+  if (context && !context->primary) result = tsr_context_close(handle);
+  pthread_mutex_unlock(&tsr_context_lock);
+  if (result == CUDA_SUCCESS) tsr_stack_drop(handle);
+  return result;
+}
+
+CUresult tsr_cuCtxDestroy(CUcontext ctx) { return tsr_cuCtxDestroy_v2(ctx); }
+
+CUresult tsr_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
+  struct tsr_device *device = tsr_device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (!pctx) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = CUDA_SUCCESS;
+  pthread_mutex_lock(&tsr_context_lock);
+  if (!device->primary)
+    result = tsr_context_open(device, device->primary_flags, API_VERSION, true, &device->primary);
+  if (result == CUDA_SUCCESS) {
+    device->primary_users++;
+    *pctx = (CUcontext)(uintptr_t)device->primary;
+  }
+  pthread_mutex_unlock(&tsr_context_lock);
+  return result;
+}
+
+/* The same for the primary context where at most `users` use it. */
+static void finish_primary_work(struct tsr_device *device, uint32_t users) {
+  pthread_mutex_lock(&tsr_context_lock);
+  const uint64_t handle = device->primary_users <= users ? device->primary : 0;
+  pthread_mutex_unlock(&tsr_context_lock);
+  finish_work(handle);
+}
+
+static void close_primary(struct tsr_device *device) {
+  if (device->primary) tsr_context_close(device->primary);
+  device->primary = 0;
+  device->primary_users = 0;
+}
+
+CUresult tsr_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
+  struct tsr_device *device = tsr_device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  CUresult result = CUDA_SUCCESS;
+  finish_primary_work(device, 1);
+  pthread_mutex_lock(&tsr_context_lock);
+  if (device->primary_users == 0)
+    result = CUDA_ERROR_INVALID_CONTEXT;
+  else if (--device->primary_users == 0)
+    close_primary(device);
+  pthread_mutex_unlock(&tsr_context_lock);
+  return result;
+}
+
+CUresult tsr_cuDevicePrimaryCtxRelease(CUdevice dev) {
+  return tsr_cuDevicePrimaryCtxRelease_v2(dev);
+}
+
+CUresult tsr_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
+  struct tsr_device *device = tsr_device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  finish_primary_work(device, UINT32_MAX);
+  pthread_mutex_lock(&tsr_context_lock);
+  close_primary(device);
+  device->primary_flags = DEFAULT_FLAGS;
+  pthread_mutex_unlock(&tsr_context_lock);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuDevicePrimaryCtxReset(CUdevice dev) { return tsr_cuDevicePrimaryCtxReset_v2(dev); }
+
+CUresult tsr_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *active) {
+  struct tsr_device *device = tsr_device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  if (!flags || !active) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_context_lock);
+  *flags = device->primary_flags;
+  *active = device->primary != 0;
+  pthread_mutex_unlock(&tsr_context_lock);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
+  struct tsr_device *device = tsr_device(dev);
+  if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  const CUresult result = check_flags(flags);
+  if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&tsr_context_lock);
+  device->primary_flags = flags;
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, device->primary);
+  if (context) context->flags = flags;
+  pthread_mutex_unlock(&tsr_context_lock);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned int flags) {
+  return tsr_cuDevicePrimaryCtxSetFlags_v2(dev, flags);
+}

@@ -1,0 +1,285 @@
+/* Copies and fills. The client copies by itself where ordering allows it; what must follow queued
+ * work without the client waiting becomes a request. */
+#define _GNU_SOURCE
+#include <string.h>
+
+#include "api.h"
+#include "base/aperture.h"
+#include "clock.h"
+#include "contexts/context.h"
+#include "memory/memory.h"
+#include "modules/module.h"
+#include "exchange/ring.h"
+#include "exchange/wait.h"
+#include "streams/stream.h"
+
+/* Below this a copy by the client is over before a sleeping worker has woken up. */
+enum { SMALL_COPY_BYTES = 64 << 10 };
+enum { STAGE_BYTES = 1 << 20 };
+/* From here on a copy's time is worth reading the clock. */
+enum { TIMED_COPY_BYTES = 64 << 10 };
+
+/* One end of a copy. */
+struct end {
+  uint64_t address;
+  uint8_t *host;               /* where the client can touch it; NULL: module variables */
+  struct tsr_context *context; /* NULL: pageable host memory */
+  bool device;                 /* device memory or a module variable */
+};
+
+static bool covers(const struct tsr_span *span, uint64_t address, uint64_t bytes) {
+  const uint64_t offset = address - span->address;
+  return offset <= span->bytes && bytes <= span->bytes - offset;
+}
+
+/* Any address: in the aperture it must be allocated from end to end. */
+static CUresult locate(uint64_t address, uint64_t bytes, struct end *end) {
+  *end = (struct end){.address = address};
+  if (!address) return CUDA_ERROR_INVALID_VALUE;
+  if (!tsr_aperture_holds(address)) {
+    end->host = (uint8_t *)(uintptr_t)address;
+    return CUDA_SUCCESS;
+  }
+  struct tsr_span span;
+  if ((!tsr_memory_find(address, &span) && !tsr_variable_find(address, &span)) ||
+      !covers(&span, address, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  end->context = span.context;
+  end->host = span.alias ? span.alias + (address - span.address) : NULL;
+  end->device = span.kind != TESSERA_CHUNK_KIND_HOST;
+  return CUDA_SUCCESS;
+}
+
+/* Memory that the device sees: device memory, module variables, pinned memory. */
+static CUresult locate_device(uint64_t address, uint64_t bytes, struct end *end) {
+  const CUresult result = locate(address, bytes, end);
+  if (result != CUDA_SUCCESS) return result;
+  return end->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Memory that the host sees. */
+static CUresult locate_host(uint64_t address, uint64_t bytes, struct end *end) {
+  const CUresult result = locate(address, bytes, end);
+  if (result != CUDA_SUCCESS) return result;
+  return end->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult enqueue_copy(struct tsr_context *context, uint32_t stream, uint64_t destination,
+                             uint64_t source, uint64_t bytes) {
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_COPY, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  request.slot->body.copy =
+      (tessera_copy_body){.destination = destination, .source = source, .bytes = bytes};
+  tsr_ring_commit(&request);
+  return CUDA_SUCCESS;
+}
+
+/* Between pageable memory and a module variable, which the client does not map: through pinned
+ * memory, a piece at a time. The stream's earlier work is done. */
+static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const struct end *to,
+                            const struct end *from, uint64_t bytes) {
+  uint64_t stage;
+  CUresult result =
+      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST, STAGE_BYTES, 0, &stage);
+  if (result != CUDA_SUCCESS) return result;
+  uint8_t *const buffer = (uint8_t *)(uintptr_t)stage;
+  for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
+    const uint64_t part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+    if (from->host)
+      memcpy(buffer, from->host + done, part);
+    else
+      result = enqueue_copy(context, stream, stage, from->address + done, part);
+    if (result == CUDA_SUCCESS && !from->host) result = tsr_wait_stream(context, stream);
+    if (result == CUDA_SUCCESS && to->host) memcpy(to->host + done, buffer, part);
+    if (result == CUDA_SUCCESS && !to->host) {
+      result = enqueue_copy(context, stream, to->address + done, stage, part);
+      if (result == CUDA_SUCCESS) result = tsr_wait_stream(context, stream);
+    }
+    done += part;
+  }
+  const CUresult freed = tsr_memory_free(stage, TESSERA_CHUNK_KIND_HOST);
+  return result == CUDA_SUCCESS ? freed : result;
+}
+
+/* The GPU whose window an end lies in; of memory outside of the aperture 0, which nobody reads. */
+static uint32_t gpu_of(const struct end *end) {
+  if (!tsr_aperture_holds(end->address)) return 0;
+  return (uint32_t)((end->address - tsr_aperture_base) / TESSERA_GPU_WINDOW_BYTES);
+}
+
+/* For a worker that keeps a clock of its own: what it does not see is told to it, in the stream's
+ * order. What cannot be told only makes that clock wrong. */
+static void tell_of_copy(struct tsr_context *context, uint32_t stream, const struct end *to,
+                         const struct end *from, uint64_t bytes) {
+  if (!to->device && !from->device) return;
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  if (tsr_ring_begin(&request, TESSERA_OPCODE_COPIED, 0, NULL) != CUDA_SUCCESS) return;
+  request.slot->body.copied = (tessera_copied_body){
+      .bytes = bytes,
+      .direction = !from->device ? TESSERA_DIRECTION_HOST_TO_DEVICE
+                   : !to->device ? TESSERA_DIRECTION_DEVICE_TO_HOST
+                   : to->context != from->context ? TESSERA_DIRECTION_DEVICE_TO_PEER
+                                                  : TESSERA_DIRECTION_DEVICE_TO_DEVICE,
+      .pageable = !to->context || !from->context,
+      .source = gpu_of(from),
+      .target = gpu_of(to)};
+  tsr_ring_commit(&request);
+}
+
+/* For metrics: nobody but the worker reads it. */
+static void count_copy(tessera_client_area *area, const struct end *to, const struct end *from,
+                       uint64_t bytes, uint64_t since_ns) {
+  uint64_t *const counter = to->device ? from->device ? &area->device_to_device_bytes
+                                                      : &area->host_to_device_bytes
+                            : from->device ? &area->device_to_host_bytes
+                                           : NULL;
+  if (!counter) return;
+  __atomic_fetch_add(counter, bytes, __ATOMIC_RELAXED);
+  if (since_ns)
+    __atomic_fetch_add(&area->copy_ns, tsr_now_ns() - since_ns, __ATOMIC_RELAXED);
+}
+
+static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct end *to,
+                               const struct end *from, uint64_t bytes) {
+  if (!to->host || !from->host) {
+    /* Only its own context's worker reaches a variable; two variables share the current context. */
+    struct tsr_context *owner = to->host ? from->context : to->context;
+    if (owner != context) stream = TSR_LEGACY_STREAM;
+    return copy_staged(owner, stream, to, from, bytes);
+  }
+  const uint64_t since_ns = bytes >= TIMED_COPY_BYTES ? tsr_now_ns() : 0;
+  memmove(to->host, from->host, bytes);
+  count_copy(context->area, to, from, bytes, since_ns);
+  if (context->page->observing) tell_of_copy(context, stream, to, from, bytes);
+  return CUDA_SUCCESS;
+}
+
+/* Waits for what the stream's next request would wait for, then copies. Memory of another context
+ * of this process is at rest when all of that context is. */
+static CUresult copy_now(struct tsr_context *context, uint32_t stream, const struct end *to,
+                         const struct end *from, uint64_t bytes) {
+  CUresult result = tsr_wait_stream_open(context, stream);
+  for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
+    struct tsr_context *owner = i ? from->context : to->context;
+    if (owner && owner != context) result = tsr_wait_all(owner);
+  }
+  return result == CUDA_SUCCESS ? copy_by_client(context, stream, to, from, bytes) : result;
+}
+
+static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, const struct end *to,
+                               const struct end *from, uint64_t bytes) {
+  /* Pageable memory must not be read or written after this function has returned; nor, as CUDA has
+   * it, any host memory that is copied to other host memory. */
+  if (to->context != context || from->context != context || (!to->device && !from->device))
+    return copy_now(context, stream, to, from, bytes);
+  const bool both_device = to->device && from->device;
+  if (!both_device && bytes <= SMALL_COPY_BYTES && to->host && from->host &&
+      tsr_stream_open(context, stream))
+    return copy_by_client(context, stream, to, from, bytes);
+  return enqueue_copy(context, stream, to->address, from->address, bytes);
+}
+
+typedef CUresult locator(uint64_t, uint64_t, struct end *);
+
+static CUresult copy(locator *locate_to, locator *locate_from, uint64_t destination,
+                     uint64_t source, size_t bytes, CUstream stream, bool now) {
+  struct tsr_context *context;
+  uint32_t index;
+  CUresult result = tsr_stream_locate(stream, &context, &index);
+  if (result != CUDA_SUCCESS || bytes == 0) return result;
+  struct end to, from;
+  result = locate_to(destination, bytes, &to);
+  if (result == CUDA_SUCCESS) result = locate_from(source, bytes, &from);
+  if (result != CUDA_SUCCESS) return result;
+  if (now && !(to.device && from.device)) return copy_now(context, index, &to, &from, bytes);
+  return copy_in_stream(context, index, &to, &from, bytes);
+}
+
+#define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
+
+CUresult tsr_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return copy(locate, locate, dst, src, ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  return copy(locate, locate, dst, src, ByteCount, hStream, false);
+}
+
+CUresult tsr_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
+  return copy(locate_device, locate_host, dstDevice, ADDRESS(srcHost), ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+                                  CUstream hStream) {
+  return copy(locate_device, locate_host, dstDevice, ADDRESS(srcHost), ByteCount, hStream, false);
+}
+
+CUresult tsr_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream) {
+  return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, hStream, false);
+}
+
+/* Copies inside the device do not make the host wait, in either form; pinned memory does here. */
+CUresult tsr_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream) {
+  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, hStream, false);
+}
+
+static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_bytes, size_t count,
+                     CUstream handle, bool now) {
+  struct tsr_context *context;
+  uint32_t stream;
+  CUresult result = tsr_stream_locate(handle, &context, &stream);
+  if (result != CUDA_SUCCESS || count == 0) return result;
+  if (count > TESSERA_APERTURE_BYTES / width_bytes || destination % width_bytes != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct end to;
+  result = locate_device(destination, (uint64_t)count * width_bytes, &to);
+  if (result != CUDA_SUCCESS) return result;
+  if (to.context != context) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_SET, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  request.slot->body.set = (tessera_set_body){
+      .destination = destination, .count = count, .pattern = pattern, .width_bytes = width_bytes};
+  tsr_ring_commit(&request);
+  /* The host waits for fills of its own memory only. */
+  return now && !to.device ? tsr_wait_stream(context, stream) : CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+  return fill(dstDevice, uc, 1, N, NULL, true);
+}
+
+CUresult tsr_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+  return fill(dstDevice, uc, 1, N, hStream, false);
+}
+
+CUresult tsr_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+  return fill(dstDevice, us, 2, N, NULL, true);
+}
+
+CUresult tsr_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
+                              CUstream hStream) {
+  return fill(dstDevice, us, 2, N, hStream, false);
+}
+
+CUresult tsr_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+  return fill(dstDevice, ui, 4, N, NULL, true);
+}
+
+CUresult tsr_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+  return fill(dstDevice, ui, 4, N, hStream, false);
+}

@@ -1,0 +1,141 @@
+/* Questions about pointers. */
+#include <string.h>
+
+#include "api.h"
+#include "contexts/context.h"
+#include "base/device.h"
+#include "memory/memory.h"
+#include "modules/module.h"
+
+CUresult tsr_cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr) {
+  TSR_CURRENT(context);
+  struct tsr_span span;
+  if (!tsr_memory_find(dptr, &span) && !tsr_variable_find(dptr, &span))
+    return CUDA_ERROR_NOT_FOUND;
+  if (pbase) *pbase = span.address;
+  if (psize) *psize = span.bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemHostGetDevicePointer_v2(CUdeviceptr *pdptr, void *p, unsigned int Flags) {
+  TSR_CURRENT(context);
+  struct tsr_span span;
+  if (!pdptr || Flags || !tsr_memory_find((uint64_t)(uintptr_t)p, &span) ||
+      span.kind != TESSERA_CHUNK_KIND_HOST)
+    return CUDA_ERROR_INVALID_VALUE;
+  *pdptr = (uint64_t)(uintptr_t)p; /* one address space */
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemHostGetFlags(unsigned int *pFlags, void *p) {
+  TSR_CURRENT(context);
+  struct tsr_span span;
+  if (!pFlags || !tsr_memory_find((uint64_t)(uintptr_t)p, &span) ||
+      span.kind != TESSERA_CHUNK_KIND_HOST)
+    return CUDA_ERROR_INVALID_VALUE;
+  *pFlags = span.host_flags;
+  return CUDA_SUCCESS;
+}
+
+static uint64_t context_handle(const struct tsr_span *span) {
+  return tsr_object_handle(TSR_CONTEXT, span->context);
+}
+
+/* Writes one attribute; its size is the attribute's. */
+static CUresult answer(void *data, CUpointer_attribute attribute, uint64_t pointer,
+                       const struct tsr_span *span) {
+#define PUT(type, value)                     \
+  do {                                       \
+    const type put = (type)(value);          \
+    memcpy(data, &put, sizeof put);          \
+    return CUDA_SUCCESS;                     \
+  } while (0)
+  const bool host = span->kind == TESSERA_CHUNK_KIND_HOST;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      PUT(uint64_t, context_handle(span));
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      PUT(unsigned, host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      PUT(uint64_t, pointer);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      if (!host) return CUDA_ERROR_INVALID_VALUE;
+      PUT(uint64_t, pointer);
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      PUT(bool, false);
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+      PUT(uint64_t, span->id);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      PUT(int, span->context->device - tsr_devices);
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      PUT(uint64_t, span->address);
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      PUT(uint64_t, span->bytes);
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+      PUT(bool, true);
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      PUT(uint64_t, 0);
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
+#undef PUT
+}
+
+static bool find(uint64_t pointer, struct tsr_span *span) {
+  return tsr_memory_find(pointer, span) || tsr_variable_find(pointer, span);
+}
+
+CUresult tsr_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr) {
+  struct tsr_span span;
+  if (!data || !find(ptr, &span)) return CUDA_ERROR_INVALID_VALUE;
+  return answer(data, attribute, ptr, &span);
+}
+
+/* Sizes of what answer() writes, for pointers of which nothing is known. */
+static size_t attribute_bytes(CUpointer_attribute attribute) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+    case CU_POINTER_ATTRIBUTE_MAPPED:
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
+    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
+      return sizeof(bool);
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return sizeof(int);
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
+      return sizeof(uint64_t);
+    default:
+      return 0;
+  }
+}
+
+/* Unlike the singular form this one succeeds for any pointer: what is not known becomes zero, an
+ * unknown device -2. */
+CUresult tsr_cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes,
+                                    void **data, CUdeviceptr ptr) {
+  if (!attributes || !data || numAttributes == 0) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < numAttributes; i++)
+    if (!data[i] || attribute_bytes(attributes[i]) == 0) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_span span;
+  const bool known = find(ptr, &span);
+  for (unsigned i = 0; i < numAttributes; i++) {
+    memset(data[i], 0, attribute_bytes(attributes[i]));
+    if (known)
+      answer(data[i], attributes[i], ptr, &span);
+    else if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
+      memcpy(data[i], &(int){-2}, sizeof(int));
+  }
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,27 @@
+/* The FIFO in which a context's kernels leave what they print. */
+#ifndef TSR_KERNEL_OUTPUT_H
+#define TSR_KERNEL_OUTPUT_H
+
+#include "base/objects.h"
+
+/* Places of the system area, in words of 8 bytes (compiler/system_calls.ptx); the FIFO begins after
+ * the bytes of its head. */
+enum {
+  TSR_AREA_FIFO_BYTES,
+  TSR_AREA_WRITTEN,
+  TSR_AREA_READ,
+  TSR_AREA_HEAP_BYTES,
+  TSR_AREA_HEAP_USED,
+  TSR_AREA_FIFO,
+  TSR_AREA_HEAP,
+  TSR_AREA_SELF
+};
+enum { TSR_AREA_HEAD_BYTES = 4096 };
+
+/* Prints what kernels have written so far; takes no lock but the FIFO's own. */
+void tsr_kernel_output_print(struct tsr_context *context);
+
+/* Before the context's memory is unmapped. */
+void tsr_kernel_output_drop(struct tsr_context *context);
+
+#endif

@@ -1,0 +1,157 @@
+/* Writing requests into rings. Waiting for them is in wait.c. */
+#include "exchange/ring.h"
+
+#include "exchange/doorbell.h"
+#include "exchange/wait.h"
+
+void tsr_ring_setup(struct tsr_context *context) {
+  context->area->magic = TESSERA_CLIENT_AREA_MAGIC;
+  context->area->version = TESSERA_ABI_VERSION;
+  context->area->cpu = -1;
+  context->area->stream_limit = 1;
+  context->streams[0] = 1; /* the legacy stream */
+  context->cooperative = (tessera_wait){0};
+  for (uint32_t i = 0; i < TESSERA_MAX_TIMESTAMPS; i++) context->free_timestamps[i] = (uint16_t)i;
+  context->free_count = TESSERA_MAX_TIMESTAMPS;
+}
+
+void tsr_ring_quiesce(struct tsr_context *context) {
+  for (uint32_t i = 0; i < TESSERA_MAX_STREAMS; i++) {
+    pthread_mutex_lock(&context->rings[i].lock);
+    pthread_mutex_unlock(&context->rings[i].lock);
+  }
+}
+
+static uint64_t last_of(const struct tsr_context *context, uint32_t stream) {
+  return atomic_load_explicit(&context->rings[stream].last, memory_order_acquire);
+}
+
+void tsr_ring_lock(struct tsr_request *request, struct tsr_context *context, uint32_t stream) {
+  struct tsr_ring *ring = &context->rings[stream];
+  pthread_mutex_lock(&ring->lock);
+  *request = (struct tsr_request){
+      .context = context,
+      .stream = stream,
+      .head = ring->head,
+      .value = atomic_load_explicit(&ring->last, memory_order_relaxed),
+  };
+}
+
+void tsr_ring_unlock(struct tsr_request *request) {
+  pthread_mutex_unlock(&request->context->rings[request->stream].lock);
+}
+
+struct waits {
+  uint32_t count;
+  tessera_wait list[TESSERA_MAX_STREAMS + 1];
+};
+
+static void add_wait(struct waits *waits, const struct tsr_context *context, uint32_t stream,
+                     uint64_t value) {
+  if (tsr_reached(context, stream, value)) return;
+  waits->list[waits->count++] = (tessera_wait){.stream = stream, .value = value};
+}
+
+static void gather(struct waits *waits, struct tsr_context *context, uint32_t stream,
+                   const tessera_wait *also) {
+  waits->count = 0;
+  if (also && also->stream != stream) add_wait(waits, context, also->stream, also->value);
+  if (stream != TSR_LEGACY_STREAM) {
+    if (!tsr_is_blocking(context, stream)) return;
+    struct tsr_ring *ring = &context->rings[stream];
+    const uint64_t legacy = last_of(context, TSR_LEGACY_STREAM);
+    if (legacy <= ring->legacy_waited) return;
+    ring->legacy_waited = legacy;
+    add_wait(waits, context, TSR_LEGACY_STREAM, legacy);
+    return;
+  }
+  for (uint32_t word = 0; word < 2; word++) {
+    uint64_t bits = atomic_load_explicit(&context->blocking[word], memory_order_acquire);
+    for (; bits; bits &= bits - 1) {
+      const uint32_t other = 64 * word + (uint32_t)__builtin_ctzll(bits);
+      struct tsr_ring *ring = &context->rings[other];
+      const uint64_t last = last_of(context, other);
+      if (last <= ring->waited_by_legacy) continue;
+      ring->waited_by_legacy = last;
+      add_wait(waits, context, other, last);
+    }
+  }
+}
+
+/* Lets the worker see the slots filled so far, and wakes it. */
+static void show(struct tsr_request *request) {
+  struct tsr_context *context = request->context;
+  struct tsr_ring *ring = &context->rings[request->stream];
+  tessera_client_area *area = context->area;
+  ring->head = request->head;
+  __atomic_store_n(&area->head[request->stream], request->head, __ATOMIC_RELEASE);
+  atomic_store_explicit(&ring->last, request->value, memory_order_release);
+  atomic_thread_fence(memory_order_seq_cst);
+  tsr_rang = tsr_ring_for_request(context, request->stream);
+}
+
+static CUresult make_room(struct tsr_request *request, uint32_t slots) {
+  const tessera_worker_page *page = request->context->page;
+  const uint64_t *tail = &page->tail[request->stream];
+  const uint64_t used = request->head - __atomic_load_n(tail, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(used + slots <= TESSERA_SLOTS_PER_STREAM, 1)) return CUDA_SUCCESS;
+  show(request);
+  return tsr_wait_room(request->context, request->stream, request->head + slots);
+}
+
+static tessera_slot *next_slot(struct tsr_request *request, uint16_t opcode) {
+  tessera_ring *ring = &request->context->area->rings[request->stream];
+  tessera_slot *slot = &ring->slots[request->head++ % TESSERA_SLOTS_PER_STREAM];
+  slot->opcode = opcode;
+  slot->wait_count = 0;
+  slot->continuation_slots = 0;
+  slot->order = atomic_fetch_add_explicit(&request->context->order, 1, memory_order_relaxed);
+  slot->value = ++request->value;
+  return slot;
+}
+
+static uint32_t put_waits(tessera_slot *slot, const struct waits *waits, uint32_t from) {
+  while (from < waits->count && slot->wait_count < TESSERA_MAX_WAITS)
+    slot->waits[slot->wait_count++] = waits->list[from++];
+  return from;
+}
+
+CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
+                        const tessera_wait *also) {
+  struct waits waits;
+  if (__builtin_expect(!tsr_object_lives(request->context), 0)) {
+    tsr_ring_unlock(request);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  gather(&waits, request->context, request->stream, also);
+  uint32_t put = 0;
+  CUresult result;
+  while (waits.count - put > TESSERA_MAX_WAITS) {
+    result = make_room(request, 1);
+    if (result != CUDA_SUCCESS) goto failed;
+    put = put_waits(next_slot(request, TESSERA_OPCODE_NOP), &waits, put);
+  }
+  result = make_room(request, 1 + continuation_slots);
+  if (result != CUDA_SUCCESS) goto failed;
+  request->slot = next_slot(request, opcode);
+  put_waits(request->slot, &waits, put);
+  request->slot->continuation_slots = (uint8_t)continuation_slots;
+  request->head += continuation_slots;
+  return CUDA_SUCCESS;
+failed: /* the context is dead, so what was promised to wait for does not matter any more */
+  tsr_ring_unlock(request);
+  return result;
+}
+
+uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i) {
+  tessera_ring *ring = &request->context->area->rings[request->stream];
+  const uint64_t first = request->head - request->slot->continuation_slots;
+  return (uint8_t *)&ring->slots[(first + i) % TESSERA_SLOTS_PER_STREAM];
+}
+
+uint64_t tsr_ring_commit(struct tsr_request *request) {
+  const uint64_t value = request->value;
+  show(request);
+  tsr_ring_unlock(request);
+  return value;
+}

@@ -1,0 +1,28 @@
+/* Waiting for the worker: spin a little, then sleep (docs/launch-protocol.md, "Doorbell"). */
+#ifndef TSR_WAIT_H
+#define TSR_WAIT_H
+
+#include "base/reached.h"
+
+enum { TSR_LEGACY_STREAM = 0 };
+
+/* Waits until the tail of the stream's ring leaves room for slots up to `head`. */
+CUresult tsr_wait_room(struct tsr_context *context, uint32_t stream, uint64_t head);
+
+/* Waits until request `value` of the stream is done (tsr_reached); returns the context's error when
+ * it died. */
+CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value);
+
+/* Everything enqueued so far: in one stream (in the legacy stream: in all blocking streams too),
+ * in all streams. */
+bool tsr_stream_idle(const struct tsr_context *context, uint32_t stream);
+CUresult tsr_wait_stream(struct tsr_context *context, uint32_t stream);
+CUresult tsr_wait_all(struct tsr_context *context);
+
+/* The same, and what the stream's next request would wait for: after it the client may copy. */
+bool tsr_stream_open(const struct tsr_context *context, uint32_t stream);
+CUresult tsr_wait_stream_open(struct tsr_context *context, uint32_t stream);
+
+bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream);
+
+#endif

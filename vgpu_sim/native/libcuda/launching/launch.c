@@ -1,0 +1,170 @@
+/* Kernel launches: no system call, no allocation, one lock (the ring's). */
+#include <string.h>
+
+#include "api.h"
+#include "contexts/context.h"
+#include "base/device.h"
+#include "modules/function.h"
+#include "launching/launch_attributes.h"
+#include "launching/launch_check.h"
+#include "exchange/ring.h"
+#include "streams/stream.h"
+
+/* CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE. */
+static bool read_extra(void **extra, const void **buffer, size_t *bytes) {
+  *buffer = NULL;
+  *bytes = SIZE_MAX;
+  for (; *extra != CU_LAUNCH_PARAM_END; extra += 2) {
+    if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+      *buffer = extra[1];
+    else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE && extra[1])
+      memcpy(bytes, extra[1], sizeof *bytes);
+    else
+      return false;
+  }
+  return true;
+}
+
+static CUresult check_parameters(struct tsr_function *function, const char *call,
+                                 void **parameters, void **extra, const void **buffer) {
+  size_t bytes = SIZE_MAX;
+  if (parameters && extra)
+    return tsr_launch_refuse_arguments(function, call, "both kernelParams and extra are given");
+  if (extra && !read_extra(extra, buffer, &bytes))
+    return tsr_launch_refuse_arguments(function, call, "extra holds what is no CU_LAUNCH_PARAM");
+  return tsr_launch_check_parameters(function, call, parameters, *buffer, bytes);
+}
+
+/* Writes a piece of the parameter block: the beginning into the slot, the rest behind it. */
+static void put(const struct tsr_request *request, uint32_t offset, const void *source,
+                uint32_t bytes) {
+  const uint8_t *from = source;
+  if (offset < TESSERA_INLINE_PARAMETER_BYTES) {
+    const uint32_t room = TESSERA_INLINE_PARAMETER_BYTES - offset;
+    const uint32_t now = bytes < room ? bytes : room;
+    memcpy(request->slot->body.launch.parameters + offset, from, now);
+    from += now;
+    offset += now;
+    bytes -= now;
+  }
+  while (bytes > 0) {
+    const uint32_t beyond = offset - TESSERA_INLINE_PARAMETER_BYTES;
+    const uint32_t within = beyond % TESSERA_SLOT_BYTES;
+    const uint32_t room = TESSERA_SLOT_BYTES - within;
+    const uint32_t now = bytes < room ? bytes : room;
+    memcpy(tsr_ring_continuation(request, beyond / TESSERA_SLOT_BYTES) + within, from, now);
+    from += now;
+    offset += now;
+    bytes -= now;
+  }
+}
+
+static void put_parameters(const struct tsr_request *request, const struct tsr_function *function,
+                           void **parameters, const void *buffer) {
+  if (buffer) {
+    put(request, 0, buffer, function->record.parameter_bytes);
+    return;
+  }
+  for (uint32_t i = 0; i < function->record.parameter_count; i++)
+    put(request, function->parameters[i].offset, parameters[i], function->parameters[i].size);
+}
+
+static uint32_t continuation_slots(uint32_t parameter_bytes) {
+  if (parameter_bytes <= TESSERA_INLINE_PARAMETER_BYTES) return 0;
+  return (parameter_bytes - TESSERA_INLINE_PARAMETER_BYTES + TESSERA_SLOT_BYTES - 1) /
+         TESSERA_SLOT_BYTES;
+}
+
+/* `after`, where it is not NULL, is a request that must have been done before; the launch's own
+ * follows in it. */
+static CUresult launch(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
+                       void **parameters, void **extra, tessera_wait *after) {
+  TSR_CURRENT(context);
+  uint64_t handle;
+  CUresult result = tsr_function_resolve(context, (uint64_t)(uintptr_t)f, &handle);
+  if (result != CUDA_SUCCESS) return result;
+  uint32_t stream;
+  result = tsr_stream_index(context, hStream, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  const void *buffer = NULL;
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  /* Under the lock, for whoever unloads the function waits for it before the memory goes. */
+  struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
+  if (!function)
+    result = CUDA_ERROR_INVALID_HANDLE;
+  else if ((result = tsr_launch_check(function, geometry)) == CUDA_SUCCESS)
+    result = check_parameters(function, geometry->call, parameters, extra, &buffer);
+  if (result != CUDA_SUCCESS) {
+    tsr_ring_unlock(&request);
+    return result;
+  }
+  const uint32_t parameter_bytes = function->record.parameter_bytes;
+  const uint32_t more = continuation_slots(parameter_bytes);
+  const bool waits = after && after->value != 0 && after->stream != stream;
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_LAUNCH, more, waits ? after : NULL);
+  if (result != CUDA_SUCCESS) return result;
+  tessera_launch_body *body = &request.slot->body.launch;
+  body->kernel = function->record.kernel;
+  memcpy(body->grid, geometry->grid, sizeof body->grid);
+  memcpy(body->block, geometry->block, sizeof body->block);
+  body->shared_bytes = geometry->shared_bytes;
+  body->parameter_bytes = parameter_bytes;
+  body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
+  put_parameters(&request, function, parameters, buffer);
+  const uint64_t value = tsr_ring_commit(&request);
+  if (after) *after = (tessera_wait){.stream = stream, .value = value};
+  return CUDA_SUCCESS;
+}
+
+/* Cooperative launches run one after the other, as far as they are of one context: then the blocks
+ * of each have the device's room, and the workspace of its barrier, to themselves. */
+static CUresult launch_cooperative(CUfunction f, const struct tsr_geometry *geometry, CUstream hStream,
+                                   void **parameters, void **extra) {
+  TSR_CURRENT(context);
+  pthread_mutex_lock(&context->cooperative_lock);
+  const CUresult result = launch(f, geometry, hStream, parameters, extra, &context->cooperative);
+  pthread_mutex_unlock(&context->cooperative_lock);
+  return result;
+}
+
+CUresult tsr_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                            unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY,
+                            unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream,
+                            void **kernelParams, void **extra) {
+  const struct tsr_geometry geometry = {.call = "cuLaunchKernel",
+                                        .grid = {gridDimX, gridDimY, gridDimZ},
+                                        .block = {blockDimX, blockDimY, blockDimZ},
+                                        .shared_bytes = sharedMemBytes};
+  return launch(f, &geometry, hStream, kernelParams, extra, NULL);
+}
+
+CUresult tsr_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                       unsigned int gridDimZ, unsigned int blockDimX,
+                                       unsigned int blockDimY, unsigned int blockDimZ,
+                                       unsigned int sharedMemBytes, CUstream hStream,
+                                       void **kernelParams) {
+  const struct tsr_geometry geometry = {.call = "cuLaunchCooperativeKernel",
+                                        .grid = {gridDimX, gridDimY, gridDimZ},
+                                        .block = {blockDimX, blockDimY, blockDimZ},
+                                        .shared_bytes = sharedMemBytes,
+                                        .cooperative = true};
+  return launch_cooperative(f, &geometry, hStream, kernelParams, NULL);
+}
+
+CUresult tsr_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
+                              void **extra) {
+  if (!config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
+  bool cooperative;
+  const CUresult result = tsr_launch_attributes(config, &cooperative);
+  if (result != CUDA_SUCCESS) return result;
+  const struct tsr_geometry geometry = {
+      .call = "cuLaunchKernelEx",
+      .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+      .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+      .shared_bytes = config->sharedMemBytes,
+      .cooperative = cooperative};
+  if (cooperative)
+    return launch_cooperative(f, &geometry, config->hStream, kernelParams, extra);
+  return launch(f, &geometry, config->hStream, kernelParams, extra, NULL);
+}

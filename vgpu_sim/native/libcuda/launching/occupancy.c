@@ -1,0 +1,134 @@
+/* Occupancy: threads, blocks, registers and shared memory of a multiprocessor, each in its unit (CUDA
+ * C++ Programming Guide, "Technical Specifications per Compute Capability", and the occupancy
+ * calculator's units of allocation, which are the same from compute capability 7.0 on). */
+#include "launching/occupancy.h"
+
+#include "api.h"
+#include "base/device.h"
+#include "modules/function.h"
+
+enum { WARP_THREADS = 32, REGISTER_UNIT = 256, MAX_REGISTERS_PER_THREAD = 255, SHARED_UNIT = 128 };
+enum { DISABLE_CACHING_OVERRIDE = 1 };
+
+static uint64_t attribute(const struct tsr_function *function, unsigned which) {
+  const int value = tsr_device_attribute(function->context->device, which, 0);
+  return value > 0 ? (uint64_t)value : 0;
+}
+
+static uint64_t round_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Blocks by everything but shared memory. */
+static uint64_t blocks_by_threads(const struct tsr_function *function, uint64_t threads) {
+  const tessera_function_record *record = &function->record;
+  uint64_t limit = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (record->max_threads != 0) limit = least(limit, record->max_threads);
+  if (threads == 0 || threads > limit) return 0;
+  const uint64_t warps = (threads + WARP_THREADS - 1) / WARP_THREADS;
+  const uint64_t most_threads = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  uint64_t blocks = least(most_threads / WARP_THREADS / warps,
+                          attribute(function, CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR));
+  const uint64_t registers = least(record->registers, MAX_REGISTERS_PER_THREAD);
+  if (registers != 0) {
+    const uint64_t of_warp = round_up(registers * WARP_THREADS, REGISTER_UNIT);
+    const uint64_t all = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+    blocks = least(blocks, all / of_warp / warps);
+  }
+  return blocks;
+}
+
+uint32_t tsr_blocks_per_multiprocessor(const struct tsr_function *function, uint64_t threads,
+                                       uint64_t dynamic_bytes) {
+  const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  const uint64_t own = function->record.shared_bytes;
+  if (own > most || dynamic_bytes > most - own) return 0;
+  const uint64_t reserved = attribute(function, CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+  const uint64_t bytes = round_up(own + dynamic_bytes + reserved, SHARED_UNIT);
+  const uint64_t all = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  const uint64_t blocks = blocks_by_threads(function, threads);
+  return (uint32_t)(bytes != 0 ? least(blocks, all / bytes) : blocks);
+}
+
+uint64_t tsr_resident_blocks(const struct tsr_function *function, uint64_t threads,
+                             uint64_t dynamic_bytes) {
+  return tsr_blocks_per_multiprocessor(function, threads, dynamic_bytes) *
+         attribute(function, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+}
+
+CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func,
+                                                                  int blockSize,
+                                                                  size_t dynamicSMemSize,
+                                                                  unsigned int flags) {
+  if (!numBlocks || blockSize <= 0 || (flags & ~(unsigned)DISABLE_CACHING_OVERRIDE))
+    return CUDA_ERROR_INVALID_VALUE;
+  TSR_WITH_FUNCTION(func, *numBlocks = (int)tsr_blocks_per_multiprocessor(
+                          function, (uint64_t)blockSize, dynamicSMemSize));
+}
+
+CUresult tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func,
+                                                         int blockSize, size_t dynamicSMemSize) {
+  return tsr_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize,
+                                                                  dynamicSMemSize, 0);
+}
+
+/* The largest dynamic shared memory with which so many blocks have room; 0: they have none. */
+static size_t available_shared(const struct tsr_function *function, uint64_t blocks,
+                               uint64_t threads) {
+  const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+  uint64_t low = 0, high = most;
+  if (tsr_blocks_per_multiprocessor(function, threads, 0) < blocks) return 0;
+  while (low < high) {
+    const uint64_t middle = low + (high - low + 1) / 2;
+    if (tsr_blocks_per_multiprocessor(function, threads, middle) >= blocks)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
+
+CUresult tsr_cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func,
+                                                     int numBlocks, int blockSize) {
+  if (!dynamicSmemSize || numBlocks <= 0 || blockSize <= 0) return CUDA_ERROR_INVALID_VALUE;
+  TSR_WITH_FUNCTION(func, *dynamicSmemSize = available_shared(function, (uint64_t)numBlocks,
+                                                          (uint64_t)blockSize));
+}
+
+/* The block size, in whole warps, with which most threads have room; of several the largest. The
+ * program says how much shared memory a block of a size needs. */
+static void best_block(const struct tsr_function *function, CUoccupancyB2DSize shared_of,
+                       size_t shared_bytes, uint64_t limit, int *grid, int *block) {
+  const uint64_t most = attribute(function, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+  if (limit == 0 || limit > most) limit = most;
+  uint64_t best = 0;
+  *grid = *block = 0;
+  for (uint64_t size = round_up(limit, WARP_THREADS); size != 0; size -= WARP_THREADS) {
+    const uint64_t threads = least(size, limit);
+    const size_t bytes = shared_of ? shared_of((int)threads) : shared_bytes;
+    const uint64_t blocks = tsr_blocks_per_multiprocessor(function, threads, bytes);
+    if (blocks * threads <= best) continue;
+    best = blocks * threads;
+    *block = (int)threads;
+    *grid = (int)(blocks * attribute(function, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  }
+}
+
+CUresult tsr_cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize,
+                                                       CUfunction func,
+                                                       CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                                       size_t dynamicSMemSize, int blockSizeLimit,
+                                                       unsigned int flags) {
+  if (!minGridSize || !blockSize || blockSizeLimit < 0 ||
+      (flags & ~(unsigned)DISABLE_CACHING_OVERRIDE))
+    return CUDA_ERROR_INVALID_VALUE;
+  TSR_WITH_FUNCTION(func, best_block(function, blockSizeToDynamicSMemSize, dynamicSMemSize,
+                                 (uint64_t)blockSizeLimit, minGridSize, blockSize));
+}
+
+CUresult tsr_cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func,
+                                              CUoccupancyB2DSize blockSizeToDynamicSMemSize,
+                                              size_t dynamicSMemSize, int blockSizeLimit) {
+  return tsr_cuOccupancyMaxPotentialBlockSizeWithFlags(
+      minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, 0);
+}

@@ -1,0 +1,188 @@
+/* The allocator: memory of 1 MiB and more has chunks of its own, smaller blocks share chunks of
+ * 2 MiB. */
+#include "memory/memory.h"
+
+#include "base/aperture.h"
+#include "exchange/wait.h"
+#include "memory/slab.h"
+
+static void describe(const struct tsr_chunk *chunk, uint64_t start, uint64_t bytes,
+                     struct tsr_span *span) {
+  *span = (struct tsr_span){.context = chunk->context,
+                            .kind = chunk->kind,
+                            .address = tsr_aperture_base + chunk->offset + start,
+                            .bytes = bytes,
+                            .alias = chunk->alias + start,
+                            .host_flags = chunk->host_flags,
+                            .id = chunk->id << 13 | start / TSR_SLAB_UNIT_BYTES};
+}
+
+static bool find_locked(uint64_t address, struct tsr_span *span) {
+  const struct tsr_chunk *chunk = tsr_chunk_at(address);
+  if (!chunk) return false;
+  const uint64_t offset = address - tsr_aperture_base - chunk->offset;
+  uint64_t start = 0, bytes = chunk->requested_bytes;
+  if (chunk->slab ? !tsr_slab_find(chunk->slab, offset, &start, &bytes) : offset >= bytes)
+    return false;
+  if (offset - start >= bytes) return false; /* in the block's padding */
+  describe(chunk, start, bytes, span);
+  return true;
+}
+
+bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
+  if (!tsr_aperture_holds(address)) return false;
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool found = find_locked(address, span);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return found;
+}
+
+struct small {
+  uint64_t bytes;
+  uint32_t host_flags;
+  uint64_t address; /* result */
+};
+
+static bool take_from(struct tsr_chunk *chunk, void *state) {
+  struct small *wanted = state;
+  if (!chunk->slab || chunk->host_flags != wanted->host_flags) return false;
+  const int64_t offset = tsr_slab_take(chunk->slab, wanted->bytes);
+  if (offset < 0) return false;
+  wanted->address = tsr_aperture_base + chunk->offset + (uint64_t)offset;
+  return true;
+}
+
+static bool take_small(struct tsr_context *context, uint32_t kind, struct small *wanted) {
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool found = tsr_chunks_each(context, kind, take_from, wanted);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return found;
+}
+
+static CUresult allocate_small(struct tsr_context *context, uint32_t kind, uint64_t bytes,
+                               uint32_t host_flags, uint64_t *address) {
+  struct small wanted = {.bytes = bytes, .host_flags = host_flags};
+  if (take_small(context, kind, &wanted)) {
+    *address = wanted.address;
+    return CUDA_SUCCESS;
+  }
+  const struct tsr_chunk chunk = {.context = context,
+                                  .kind = kind,
+                                  .bytes = TSR_SLAB_BYTES,
+                                  .host_flags = host_flags,
+                                  .slab = tsr_slab_new()};
+  if (!chunk.slab) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t start = (uint64_t)tsr_slab_take(chunk.slab, bytes); /* it is empty: cannot fail */
+  uint64_t offset;
+  const CUresult result = tsr_chunk_create(&chunk, &offset);
+  if (result != CUDA_SUCCESS) {
+    tsr_slab_free(chunk.slab);
+    return result;
+  }
+  *address = tsr_aperture_base + offset + start;
+  return CUDA_SUCCESS;
+}
+
+static bool is_empty_slab(struct tsr_chunk *chunk, void *state) {
+  struct tsr_chunk **found = state;
+  if (!chunk->slab || !tsr_slab_empty(chunk->slab)) return false;
+  *found = chunk;
+  return true;
+}
+
+/* Gives one unused shared chunk back; false where there is none. */
+static bool trim(struct tsr_context *context) {
+  struct tsr_chunk *chunk = NULL;
+  pthread_mutex_lock(&tsr_memory_lock);
+  for (uint32_t kind = 0; kind < 2 && !chunk; kind++)
+    tsr_chunks_each(context, kind, is_empty_slab, &chunk);
+  if (chunk) tsr_chunk_detach(chunk);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return chunk && tsr_chunk_destroy(chunk) == CUDA_SUCCESS;
+}
+
+static CUresult allocate_own(struct tsr_context *context, uint32_t kind, uint64_t bytes,
+                             uint32_t host_flags, uint64_t *address) {
+  const struct tsr_chunk chunk = {.context = context,
+                                  .kind = kind,
+                                  .bytes = bytes,
+                                  .requested_bytes = bytes,
+                                  .host_flags = host_flags};
+  uint64_t offset;
+  const CUresult result = tsr_chunk_create(&chunk, &offset);
+  if (result == CUDA_SUCCESS) *address = tsr_aperture_base + offset;
+  return result;
+}
+
+CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_t bytes,
+                             uint32_t host_flags, uint64_t *address) {
+  CUresult result;
+  do {
+    result = bytes >= TSR_OWN_CHUNK_BYTES ? allocate_own(context, kind, bytes, host_flags, address)
+                                      : allocate_small(context, kind, bytes, host_flags, address);
+  } while (result == CUDA_ERROR_OUT_OF_MEMORY && trim(context));
+  return result;
+}
+
+/* The last allocations that were freed, for messages; under the memory lock. */
+enum { FREED = 1024 };
+static struct freed {
+  uint64_t context_id, address, bytes; /* bytes 0: none */
+} freed[FREED];
+static size_t next_freed;
+
+static void remember_freed(const struct tsr_span *span) {
+  freed[next_freed++ % FREED] = (struct freed){
+      .context_id = span->context->id, .address = span->address, .bytes = span->bytes};
+}
+
+bool tsr_memory_find_freed_locked(const struct tsr_context *context, uint64_t address,
+                                  uint64_t *begin, uint64_t *bytes) {
+  for (size_t i = 1; i <= FREED; i++) { /* the latest first */
+    const struct freed *one = &freed[(next_freed - i) % FREED];
+    if (one->context_id != context->id || address - one->address >= one->bytes) continue;
+    *begin = one->address;
+    *bytes = one->bytes;
+    return true;
+  }
+  return false;
+}
+
+/* Ends the allocation in the index. `*whole` becomes the chunk where all of it is free now and it
+ * is not worth keeping. */
+static bool release_locked(uint64_t address, uint32_t kind, struct tsr_chunk **whole) {
+  struct tsr_span span;
+  if (!find_locked(address, &span) || span.address != address || span.kind != kind) return false;
+  struct tsr_chunk *chunk = tsr_chunk_at(address);
+  remember_freed(&span);
+  *whole = NULL;
+  if (chunk->slab) {
+    tsr_slab_give(chunk->slab, address - tsr_aperture_base - chunk->offset);
+    if (!tsr_slab_empty(chunk->slab)) return true;
+    /* One empty chunk is kept for the next small allocation. */
+    struct tsr_slab *emptied = chunk->slab;
+    chunk->slab = NULL;
+    struct tsr_chunk *other = NULL;
+    const bool spare = tsr_chunks_each(chunk->context, kind, is_empty_slab, &other);
+    chunk->slab = emptied;
+    if (!spare) return true;
+  }
+  tsr_chunk_detach(chunk);
+  *whole = chunk;
+  return true;
+}
+
+CUresult tsr_memory_free(uint64_t address, uint32_t kind) {
+  struct tsr_span span;
+  if (!tsr_memory_find(address, &span) || span.address != address || span.kind != kind)
+    return CUDA_ERROR_INVALID_VALUE;
+  /* Work under way may still use it. */
+  const CUresult waited = tsr_wait_all(span.context);
+  if (waited != CUDA_SUCCESS) return waited;
+  struct tsr_chunk *whole = NULL;
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool released = release_locked(address, kind, &whole);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  if (!released) return CUDA_ERROR_INVALID_VALUE;
+  return whole ? tsr_chunk_destroy(whole) : CUDA_SUCCESS;
+}

@@ -1,0 +1,59 @@
+/* cuMem...: allocating device and pinned memory in the current context. */
+#include <string.h>
+
+#include "api.h"
+#include "contexts/context.h"
+#include "memory/memory.h"
+#include "exchange/request.h"
+
+CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
+  TSR_CURRENT(context);
+  if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  const CUresult result =
+      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_DEVICE, bytesize, 0, &address);
+  if (result == CUDA_SUCCESS) *dptr = address;
+  return result;
+}
+
+CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
+  TSR_CURRENT(context);
+  return dptr ? tsr_memory_free(dptr, TESSERA_CHUNK_KIND_DEVICE) : CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
+  TSR_CURRENT(context);
+  const unsigned known =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (!pp || bytesize == 0 || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  /* With one address space all pinned memory is mapped into the device. */
+  const CUresult result = tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST, bytesize,
+                                              Flags | CU_MEMHOSTALLOC_DEVICEMAP, &address);
+  if (result == CUDA_SUCCESS) *pp = (void *)(uintptr_t)address;
+  return result;
+}
+
+CUresult tsr_cuMemAllocHost_v2(void **pp, size_t bytesize) {
+  return tsr_cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult tsr_cuMemFreeHost(void *p) {
+  TSR_CURRENT(context);
+  return tsr_memory_free((uint64_t)(uintptr_t)p, TESSERA_CHUNK_KIND_HOST);
+}
+
+CUresult tsr_cuMemGetInfo_v2(size_t *free, size_t *total) {
+  TSR_CURRENT(context);
+  struct tsr_reply reply;
+  const CUresult result =
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_MEMORY_INFO, NULL, 0, -1, &reply);
+  if (result != CUDA_SUCCESS) return result;
+  tsr_reply_close(&reply);
+  tessera_memory_info info;
+  if (reply.payload_bytes != sizeof info) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  memcpy(&info, reply.payload, sizeof info);
+  if (free) *free = info.free_bytes;
+  if (total) *total = info.total_bytes;
+  return CUDA_SUCCESS;
+}

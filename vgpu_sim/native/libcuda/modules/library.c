@@ -1,0 +1,311 @@
+/* Libraries: images that belong to no context and are loaded into those that use them. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "contexts/context.h"
+#include "modules/function.h"
+#include "log.h"
+#include "base/refuse.h"
+#include "modules/module.h"
+#include "exchange/wait.h"
+
+static struct tsr_library *find_library(CUlibrary handle) {
+  return TSR_FIND(tsr_library, TSR_LIBRARY, handle);
+}
+
+static CUresult adopt(struct tsr_library *library, struct tsr_module *module) {
+  const CUresult result = tsr_module_adopt(module);
+  if (result != CUDA_SUCCESS) return result;
+  library->modules[module->context->index] = module;
+  module->library = library;
+  return CUDA_SUCCESS;
+}
+
+/* Who uses a library while it does not hold the module lock; the last one lets it be unloaded. */
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
+
+static void begin_use(struct tsr_library *library) { library->users++; }
+
+static void end_use(struct tsr_library *library) {
+  library->users--;
+  pthread_cond_broadcast(&settled);
+}
+
+/* Loads the library into a context, without the module lock: that takes long, and others need it. */
+static CUresult load_in(struct tsr_library *library, struct tsr_context *context,
+                        const struct tsr_log_buffers *logs) {
+  const uint32_t index = context->index;
+  struct tsr_module *module;
+  begin_use(library);
+  library->loading[index] = true;
+  pthread_mutex_unlock(&tsr_module_lock);
+  struct tsr_log_buffers options = *logs;
+  options.max_registers = library->max_registers;
+  CUresult result =
+      tsr_module_fetch(context, library->image, library->image_bytes, &options, &module);
+  pthread_mutex_lock(&tsr_module_lock);
+  if (result == CUDA_SUCCESS) result = adopt(library, module);
+  library->loading[index] = false;
+  end_use(library);
+  return result;
+}
+
+/* The library's module in a context; under the module lock, which others may have meanwhile. The
+ * library, and so its kernels, are there when it returns. */
+static CUresult module_in(struct tsr_library *library, struct tsr_context *context,
+                          const struct tsr_log_buffers *logs, struct tsr_module **out) {
+  const uint32_t index = context->index;
+  begin_use(library);
+  while (library->loading[index]) pthread_cond_wait(&settled, &tsr_module_lock);
+  end_use(library);
+  if (!library->modules[index]) {
+    const CUresult result = load_in(library, context, logs);
+    if (result != CUDA_SUCCESS) return result;
+  }
+  *out = library->modules[index];
+  return CUDA_SUCCESS;
+}
+
+/* The library, once nobody uses it without the module lock; NULL: there is none any more. */
+static struct tsr_library *find_unused(CUlibrary handle) {
+  struct tsr_library *library;
+  while ((library = find_library(handle)) && library->users)
+    pthread_cond_wait(&settled, &tsr_module_lock);
+  return library;
+}
+
+/* A module to look names up in: the current context's, else any. */
+static CUresult some_module(struct tsr_library *library, struct tsr_module **out) {
+  CUresult why;
+  struct tsr_context *context = tsr_context_current(&why);
+  const struct tsr_log_buffers no_logs = {0};
+  if (context) return module_in(library, context, &no_logs, out);
+  for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++)
+    if ((*out = library->modules[i])) return CUDA_SUCCESS;
+  return why;
+}
+
+static struct tsr_library *new_library(const void *image, size_t bytes) {
+  struct tsr_library *library = tsr_object_new(TSR_LIBRARY);
+  if (!library) return NULL;
+  library->image = malloc(bytes);
+  if (!library->image) {
+    tsr_object_free(TSR_LIBRARY, library);
+    return NULL;
+  }
+  memcpy(library->image, image, bytes);
+  library->image_bytes = bytes;
+  return library;
+}
+
+static void free_library(struct tsr_library *library) {
+  free(library->image);
+  tsr_object_free(TSR_LIBRARY, library);
+}
+
+CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions) {
+  if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
+      (numLibraryOptions && !libraryOptions))
+    return CUDA_ERROR_INVALID_VALUE;
+  (void)libraryOptionValues; /* a preserved binary may still be copied */
+  for (unsigned i = 0; i < numLibraryOptions; i++)
+    if (libraryOptions[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+      TSR_REFUSE("cuLibraryLoadData with a host function table");
+  struct tsr_log_buffers logs;
+  tsr_log_buffers_read(&logs, numJitOptions, jitOptions, jitOptionsValues);
+  size_t bytes;
+  const char *refused;
+  CUresult result = tsr_image_measure(code, &bytes, &refused);
+  if (result != CUDA_SUCCESS) {
+    tsr_log_buffers_fill(&logs, result, refused, strlen(refused));
+    tsr_log("%s", refused);
+    tsr_image_refused();
+    return result;
+  }
+  struct tsr_library *created = new_library(code, bytes);
+  if (!created) return CUDA_ERROR_OUT_OF_MEMORY;
+  created->max_registers = logs.max_registers;
+  /* With a current context the program learns now what is wrong with its image. */
+  CUresult why;
+  struct tsr_context *context = tsr_context_current(&why);
+  struct tsr_module *module; /* fetched without the lock: it takes long, and nobody knows it yet */
+  if (context) result = tsr_module_fetch(context, code, bytes, &logs, &module);
+  pthread_mutex_lock(&tsr_module_lock);
+  if (context && result == CUDA_SUCCESS) result = adopt(created, module);
+  if (result == CUDA_SUCCESS)
+    *library = (CUlibrary)(uintptr_t)tsr_object_publish(TSR_LIBRARY, created);
+  pthread_mutex_unlock(&tsr_module_lock);
+  if (result != CUDA_SUCCESS) free_library(created);
+  return result;
+}
+
+CUresult tsr_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
+                                   CUjit_option *jitOptions, void **jitOptionsValues,
+                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+                                   void **libraryOptionValues, unsigned int numLibraryOptions) {
+  if (!library || !fileName) return CUDA_ERROR_INVALID_VALUE;
+  char *image = tsr_image_read(fileName);
+  if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result =
+      tsr_cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions,
+                            libraryOptions, libraryOptionValues, numLibraryOptions);
+  free(image);
+  return result;
+}
+
+static void drop_kernels(struct tsr_library *library) {
+  while (library->kernels) {
+    struct tsr_kernel *kernel = library->kernels;
+    library->kernels = kernel->next;
+    tsr_object_retire(TSR_KERNEL, tsr_object_handle(TSR_KERNEL, kernel));
+    free(kernel->name);
+    kernel->name = NULL;
+    tsr_object_free(TSR_KERNEL, kernel);
+  }
+}
+
+/* Waits, without the lock that others may need meanwhile, for all contexts that loaded it. */
+static void finish_work(CUlibrary handle) {
+  for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++) {
+    pthread_mutex_lock(&tsr_module_lock);
+    const struct tsr_library *library = find_library(handle);
+    const struct tsr_module *module = library ? library->modules[i] : NULL;
+    struct tsr_context *context = module ? module->context : NULL;
+    pthread_mutex_unlock(&tsr_module_lock);
+    if (context) tsr_wait_all(context);
+  }
+}
+
+CUresult tsr_cuLibraryUnload(CUlibrary handle) {
+  finish_work(handle);
+  pthread_mutex_lock(&tsr_module_lock);
+  struct tsr_library *library = find_unused(handle);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (library && tsr_object_retire(TSR_LIBRARY, (uint64_t)(uintptr_t)handle)) {
+    result = CUDA_SUCCESS;
+    drop_kernels(library);
+    for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++) {
+      struct tsr_module *module = library->modules[i];
+      if (!module) continue;
+      tsr_object_retire(TSR_MODULE, tsr_object_handle(TSR_MODULE, module));
+      const CUresult dropped = tsr_module_drop(module);
+      if (dropped != CUDA_SUCCESS) result = dropped;
+    }
+    free_library(library);
+  }
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+static struct tsr_kernel *kernel_named(struct tsr_library *library, const char *name) {
+  for (struct tsr_kernel *kernel = library->kernels; kernel; kernel = kernel->next)
+    if (strcmp(kernel->name, name) == 0) return kernel;
+  struct tsr_kernel *kernel = tsr_object_new(TSR_KERNEL);
+  if (!kernel) return NULL;
+  kernel->name = strdup(name);
+  if (!kernel->name) {
+    tsr_object_free(TSR_KERNEL, kernel);
+    return NULL;
+  }
+  kernel->library = library;
+  kernel->next = library->kernels;
+  library->kernels = kernel;
+  tsr_object_publish(TSR_KERNEL, kernel);
+  return kernel;
+}
+
+/* The library's kernel that a function of one of its modules is; NULL: out of memory. */
+static struct tsr_kernel *kernel_of(struct tsr_library *library, const struct tsr_function *function) {
+  struct tsr_kernel *kernel = kernel_named(library, function->name);
+  if (kernel)
+    atomic_store(&kernel->functions[function->context->index],
+                 tsr_object_handle(TSR_FUNCTION, function));
+  return kernel;
+}
+
+static CUresult get_kernel(CUkernel *pKernel, struct tsr_library *library, const char *name) {
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
+  struct tsr_module *module;
+  struct tsr_function *function;
+  CUresult result = some_module(library, &module);
+  if (result == CUDA_SUCCESS) result = tsr_module_function(module, name, &function);
+  if (result != CUDA_SUCCESS) return result;
+  const struct tsr_kernel *kernel = kernel_of(library, function);
+  if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pKernel = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
+  if (!pKernel || !name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const CUresult result = get_kernel(pKernel, find_library(library), name);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kernel,
+                            uint64_t *function_handle) {
+  struct tsr_module *module;
+  const struct tsr_log_buffers no_logs = {0};
+  struct tsr_function *function;
+  CUresult result = module_in(kernel->library, context, &no_logs, &module);
+  if (result == CUDA_SUCCESS) result = tsr_module_function(module, kernel->name, &function);
+  if (result != CUDA_SUCCESS) return result;
+  *function_handle = tsr_object_handle(TSR_FUNCTION, function);
+  atomic_store(&kernel->functions[context->index], *function_handle);
+  return CUDA_SUCCESS;
+}
+
+/* Runs `body` with `module` set to the library's module, under the lock. */
+#define WITH_MODULE(handle, body)                                      \
+  pthread_mutex_lock(&tsr_module_lock);                                \
+  struct tsr_library *const found = find_library(handle);              \
+  struct tsr_module *module = NULL;                                    \
+  CUresult result = found ? some_module(found, &module) : CUDA_ERROR_INVALID_HANDLE; \
+  if (result == CUDA_SUCCESS) {                                        \
+    body;                                                              \
+  }                                                                    \
+  pthread_mutex_unlock(&tsr_module_lock);                              \
+  return result
+
+CUresult tsr_cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
+  TSR_CURRENT(context);
+  if (!pMod) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(library, *pMod = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, module));
+}
+
+CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+                                const char *name) {
+  TSR_CURRENT(context);
+  if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
+}
+
+static CUresult enumerate(CUkernel *kernels, unsigned room, struct tsr_library *library,
+                          const struct tsr_module *module) {
+  const uint32_t count = module->table.header->function_count;
+  for (uint32_t i = 0; i < count && i < room; i++) {
+    const struct tsr_kernel *kernel = kernel_of(library, module->functions[i]);
+    if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
+    kernels[i] = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Those that can run, as they are counted. */
+CUresult tsr_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
+                                       CUlibrary lib) {
+  if (!kernels) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(lib, result = enumerate(kernels, numKernels, found, module));
+}
+
+CUresult tsr_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(lib, *count = module->table.header->function_count);
+}

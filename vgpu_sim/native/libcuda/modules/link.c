@@ -1,0 +1,172 @@
+/* cuLink...: PTX texts and containers that become one container. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "contexts/context.h"
+#include "log.h"
+#include "modules/module.h"
+#include "exchange/request.h"
+
+enum { INPUT_HEAD_BYTES = 16 };
+
+static pthread_mutex_t link_lock = PTHREAD_MUTEX_INITIALIZER;
+
+CUresult tsr_cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues,
+                             CUlinkState *stateOut) {
+  TSR_CURRENT(context);
+  if (!stateOut || (numOptions && (!options || !optionValues))) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_link *link = tsr_object_new(TSR_LINK);
+  if (!link) return CUDA_ERROR_OUT_OF_MEMORY;
+  link->logs = calloc(1, sizeof *link->logs);
+  if (!link->logs) {
+    tsr_object_free(TSR_LINK, link);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  tsr_log_buffers_read(link->logs, numOptions, options, optionValues);
+  link->context_handle = tsr_object_handle(TSR_CONTEXT, context);
+  *stateOut = (CUlinkState)(uintptr_t)tsr_object_publish(TSR_LINK, link);
+  return CUDA_SUCCESS;
+}
+
+/* Lets the worker link or check; the answer's bytes go to `bytes`, to be freed, where asked for. */
+static CUresult ask(struct tsr_link *link, const void *inputs, size_t size, uint32_t flag,
+                    uint8_t **answer, size_t *answer_bytes) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, link->context_handle);
+  if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  const int fd = tsr_memory_file(inputs, size);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  struct tsr_reply reply;
+  const tessera_module_load load = {
+      .image_bytes = size,
+      .flags = flag | link->logs->max_registers << TESSERA_LINK_REGISTERS_SHIFT};
+  CUresult result =
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_LINK, &load, sizeof load, fd, &reply);
+  close(fd);
+  tessera_module_table made;
+  const bool answered = reply.fds[0] >= 0 && reply.payload_bytes == sizeof made;
+  if (answered) memcpy(&made, reply.payload, sizeof made);
+  if (answered && result != CUDA_SUCCESS) {
+    struct tsr_table table;
+    if (tsr_table_read(&table, reply.fds[0], made.table_bytes)) {
+      tsr_log_buffers_fill(link->logs, result, table.log, table.log_bytes);
+      tsr_log("not linked (CUDA error %d)", (int)result);
+      tsr_log_lines(table.log, table.log_bytes);
+      free(table.data);
+    }
+    tsr_image_refused();
+  } else if (result == CUDA_SUCCESS && answer) {
+    uint8_t *bytes = answered && made.table_bytes <= TESSERA_MAX_IMAGE_BYTES * 4
+                         ? malloc(made.table_bytes + 1)
+                         : NULL;
+    if (bytes && pread(reply.fds[0], bytes, made.table_bytes, 0) == (ssize_t)made.table_bytes) {
+      *answer = bytes;
+      *answer_bytes = made.table_bytes;
+      tsr_log_buffers_fill(link->logs, result, NULL, 0);
+    } else {
+      free(bytes);
+      result = answered ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    }
+  }
+  tsr_reply_close(&reply);
+  return result;
+}
+
+/* Appends an input and checks it by itself, as far as that can be. Under the lock. */
+static CUresult add(struct tsr_link *link, const void *image, size_t bytes, const char *name) {
+  const size_t name_bytes = strlen(name);
+  const size_t more = INPUT_HEAD_BYTES + name_bytes + bytes;
+  if (more > TESSERA_MAX_IMAGE_BYTES - link->input_bytes) return CUDA_ERROR_INVALID_IMAGE;
+  uint8_t *grown = realloc(link->inputs, link->input_bytes + more);
+  if (!grown) return CUDA_ERROR_OUT_OF_MEMORY;
+  link->inputs = grown;
+  uint8_t *head = grown + link->input_bytes;
+  const uint32_t name_length = (uint32_t)name_bytes, zero = 0;
+  const uint64_t image_length = bytes;
+  memcpy(head, &name_length, 4);
+  memcpy(head + 4, &zero, 4);
+  memcpy(head + 8, &image_length, 8);
+  memcpy(head + INPUT_HEAD_BYTES, name, name_bytes);
+  memcpy(head + INPUT_HEAD_BYTES + name_bytes, image, bytes);
+  const CUresult result = ask(link, head, more, TESSERA_LINK_FLAG_CHECK, NULL, NULL);
+  if (result == CUDA_SUCCESS) link->input_bytes += more;
+  return result;
+}
+
+static CUresult refuse(const struct tsr_link *link, CUresult result, const char *why) {
+  tsr_log_buffers_fill(link->logs, result, why, strlen(why));
+  tsr_log("%s", why);
+  tsr_image_refused();
+  return result;
+}
+
+CUresult tsr_cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size,
+                              const char *name, unsigned int numOptions, CUjit_option *options,
+                              void **optionValues) {
+  (void)options, (void)optionValues; /* advice for one input */
+  if (!data || size == 0 || (numOptions && (!options || !optionValues)) ||
+      (int)type < 0 || type > CU_JIT_INPUT_LIBRARY)
+    return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&link_lock);
+  struct tsr_link *link = TSR_FIND(tsr_link, TSR_LINK, state);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (link && link->linked) {
+    result = CUDA_ERROR_INVALID_VALUE; /* complete */
+  } else if (link && type == CU_JIT_INPUT_PTX) {
+    result = add(link, data, strnlen(data, size), name ? name : "<input>");
+  } else if (link && !tsr_image_is_container(data, size)) {
+    result = refuse(link, CUDA_ERROR_NO_BINARY_FOR_GPU,
+                    "only PTX and containers of PTX can be linked");
+  } else if (link) {
+    result = add(link, data, size, name ? name : "<input>");
+  }
+  pthread_mutex_unlock(&link_lock);
+  return result;
+}
+
+CUresult tsr_cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path,
+                              unsigned int numOptions, CUjit_option *options,
+                              void **optionValues) {
+  if (!path) return CUDA_ERROR_INVALID_VALUE;
+  size_t bytes;
+  char *data = tsr_image_read_sized(path, &bytes);
+  if (!data) return CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result = tsr_cuLinkAddData_v2(state, type, data, bytes, path, numOptions, options,
+                                               optionValues);
+  free(data);
+  return result;
+}
+
+CUresult tsr_cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut) {
+  if (!cubinOut) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&link_lock);
+  struct tsr_link *link = TSR_FIND(tsr_link, TSR_LINK, state);
+  CUresult result = link ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+  if (link && link->input_bytes == 0) result = CUDA_ERROR_INVALID_VALUE;
+  if (result == CUDA_SUCCESS && !link->linked)
+    result = ask(link, link->inputs, link->input_bytes, TESSERA_LINK_FLAG_LINK, &link->linked,
+                 &link->linked_bytes);
+  if (result == CUDA_SUCCESS) {
+    *cubinOut = link->linked;
+    if (sizeOut) *sizeOut = link->linked_bytes;
+  }
+  pthread_mutex_unlock(&link_lock);
+  return result;
+}
+
+CUresult tsr_cuLinkDestroy(CUlinkState state) {
+  pthread_mutex_lock(&link_lock);
+  struct tsr_link *link = TSR_FIND(tsr_link, TSR_LINK, state);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (link && tsr_object_retire(TSR_LINK, (uint64_t)(uintptr_t)state)) {
+    free(link->logs);
+    free(link->inputs);
+    free(link->linked);
+    tsr_object_free(TSR_LINK, link);
+    result = CUDA_SUCCESS;
+  }
+  pthread_mutex_unlock(&link_lock);
+  return result;
+}

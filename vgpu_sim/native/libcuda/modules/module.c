@@ -1,0 +1,274 @@
+#define _GNU_SOURCE
+#include "modules/module.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/aperture.h"
+#include "contexts/context.h"
+#include "modules/function.h"
+#include "log.h"
+#include "exchange/ring.h"
+#include "memory/system_area.h"
+#include "exchange/wait.h"
+#include "exchange/request.h"
+
+/* The image in a descriptor, or -1. */
+int tsr_memory_file(const void *image, size_t bytes) {
+  const int fd = (int)syscall(SYS_memfd_create, "tessera-image", 1u /* MFD_CLOEXEC */);
+  if (fd < 0) return -1;
+  const char *from = image;
+  for (size_t left = bytes; left > 0;) {
+    const ssize_t written = write(fd, from, left);
+    if (written <= 0) {
+      close(fd);
+      return -1;
+    }
+    from += written;
+    left -= (size_t)written;
+  }
+  return fd;
+}
+
+static CUresult adopt(struct tsr_module *module) {
+  const struct tsr_table *table = &module->table;
+  const uint32_t count = table->header->function_count;
+  const uint32_t refused = table->header->refused_count;
+  module->functions = calloc(count ? count : 1, sizeof(struct tsr_function *));
+  module->told = calloc(refused ? refused : 1, sizeof(bool));
+  if (!module->functions || !module->told) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    struct tsr_function *function = tsr_object_new(TSR_FUNCTION);
+    if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
+    function->module = module;
+    function->context = module->context;
+    function->context_handle = module->context_handle;
+    function->record = table->functions[i];
+    if (module->max_registers && function->record.registers > module->max_registers)
+      function->record.registers = module->max_registers;
+    function->name = (const char *)table->data + function->record.name_offset;
+    function->parameters = table->parameters + function->record.parameter_first;
+    function->dynamic_shared_limit = tsr_function_shared_limit(
+        function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+    module->functions[i] = function;
+    tsr_object_publish(TSR_FUNCTION, function);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* The log's first lines, for people who gave no buffer, and how many are left. */
+void tsr_log_lines(const char *log, size_t bytes) {
+  enum { MAX_LINES = 8 };
+  unsigned lines = 0;
+  while (bytes > 0) {
+    const char *end = memchr(log, '\n', bytes);
+    const size_t length = end ? (size_t)(end - log) : bytes;
+    if (length > 0 && ++lines <= MAX_LINES) tsr_log("  %.*s", (int)length, log);
+    const size_t used = end ? length + 1 : length;
+    bytes -= used;
+    log += used;
+  }
+  if (lines > MAX_LINES)
+    tsr_log("  and %u more lines: `tessera ptx check` shows all, as the buffers of CU_JIT_..._LOG_BUFFER do",
+            lines - MAX_LINES);
+}
+
+static CUresult ask(struct tsr_context *context, const void *image, size_t bytes,
+                    const struct tsr_log_buffers *logs, tessera_module_table *loaded,
+                    struct tsr_table *table) {
+  const int fd = tsr_memory_file(image, bytes);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  struct tsr_reply reply;
+  const tessera_module_load load = {.image_bytes = bytes,
+                                    .log_bytes = (uint32_t)logs->error_bytes};
+  CUresult result =
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_LOAD, &load, sizeof load, fd, &reply);
+  close(fd);
+  const bool answered = reply.fds[0] >= 0 && reply.payload_bytes == sizeof *loaded;
+  if (answered) memcpy(loaded, reply.payload, sizeof *loaded);
+  if (!answered || !tsr_table_read(table, reply.fds[0], loaded->table_bytes)) {
+    table->data = NULL;
+    if (result == CUDA_SUCCESS) result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    tsr_log_buffers_fill(logs, result, NULL, 0);
+  } else {
+    tsr_log_buffers_fill(logs, result, table->log, table->log_bytes);
+    if (result != CUDA_SUCCESS) {
+      tsr_log("module not loaded (CUDA error %d)", (int)result);
+      tsr_log_lines(table->log, table->log_bytes);
+    }
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) tsr_image_refused();
+  }
+  tsr_reply_close(&reply);
+  return result;
+}
+
+CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t bytes,
+                          const struct tsr_log_buffers *logs, struct tsr_module **out) {
+  const uint64_t context_handle = tsr_object_handle(TSR_CONTEXT, context);
+  struct tsr_module *module = tsr_object_new(TSR_MODULE);
+  if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
+  tessera_module_table loaded;
+  CUresult result = ask(context, image, bytes, logs, &loaded, &module->table);
+  if (result != CUDA_SUCCESS) {
+    free(module->table.data);
+    tsr_object_free(TSR_MODULE, module);
+    return result;
+  }
+  module->context = context;
+  module->context_handle = context_handle;
+  module->remote = loaded.module;
+  module->max_registers = logs->max_registers;
+  CUdeviceptr area;
+  if (tsr_module_variable(module, "tessera.area", &area, NULL) == CUDA_SUCCESS)
+    result = tsr_system_area_tell(context, area);
+  if (result != CUDA_SUCCESS) {
+    struct tsr_reply reply;
+    const tessera_handle remote = {.handle = module->remote};
+    tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
+    tsr_reply_close(&reply);
+    free(module->table.data);
+    tsr_object_free(TSR_MODULE, module);
+    return result;
+  }
+  *out = module;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_module_adopt(struct tsr_module *module) {
+  struct tsr_context *context = module->context;
+  /* It may have been destroyed meanwhile, and everything in it with it. */
+  if (TSR_FIND(tsr_context, TSR_CONTEXT, module->context_handle) != context) {
+    free(module->table.data);
+    tsr_object_free(TSR_MODULE, module);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  module->next = context->modules;
+  context->modules = module;
+  const uint64_t handle = tsr_object_publish(TSR_MODULE, module);
+  const CUresult result = adopt(module);
+  if (result != CUDA_SUCCESS) {
+    tsr_object_retire(TSR_MODULE, handle);
+    tsr_module_drop(module);
+  }
+  return result;
+}
+
+static void forget(struct tsr_module *module) {
+  const uint32_t count = module->functions ? module->table.header->function_count : 0;
+  for (uint32_t i = 0; i < count && module->functions[i]; i++)
+    tsr_object_retire(TSR_FUNCTION, tsr_object_handle(TSR_FUNCTION, module->functions[i]));
+  /* A launch that found a function before it was retired is inside a ring's lock. */
+  tsr_ring_quiesce(module->context);
+  for (uint32_t i = 0; i < count && module->functions[i]; i++)
+    tsr_object_free(TSR_FUNCTION, module->functions[i]);
+  free(module->functions);
+  free(module->told);
+  free(module->table.data);
+  module->functions = NULL;
+  module->told = NULL;
+  module->table.data = NULL;
+  tsr_object_free(TSR_MODULE, module);
+}
+
+CUresult tsr_module_drop(struct tsr_module *module) {
+  struct tsr_context *context = module->context;
+  struct tsr_module **link = &context->modules;
+  while (*link && *link != module) link = &(*link)->next;
+  if (*link) *link = module->next;
+  const tessera_handle remote = {.handle = module->remote};
+  forget(module);
+  CUresult result = tsr_wait_all(context); /* its kernels may still run */
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_reply reply;
+  result = tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
+  tsr_reply_close(&reply);
+  return result;
+}
+
+void tsr_modules_drop(struct tsr_context *context) {
+  pthread_mutex_lock(&tsr_module_lock);
+  while (context->modules) {
+    struct tsr_module *module = context->modules;
+    context->modules = module->next;
+    if (module->library) module->library->modules[context->index] = NULL;
+    tsr_object_retire(TSR_MODULE, tsr_object_handle(TSR_MODULE, module));
+    forget(module);
+  }
+  pthread_mutex_unlock(&tsr_module_lock);
+}
+
+/* What to answer to who asks for a name that is not among what can be used. */
+static CUresult missing(const struct tsr_module *module, const char *name, bool is_kernel) {
+  const struct tsr_table *table = &module->table;
+  for (uint32_t i = 0; i < table->header->refused_count; i++) {
+    const tessera_refused_record *refused = &table->refused[i];
+    if (!refused->is_kernel == is_kernel) continue;
+    if (strcmp((const char *)table->data + refused->name_offset, name) != 0) continue;
+    if (!module->told[i]) {
+      module->told[i] = true;
+      const char *log = (const char *)table->data + refused->log_offset;
+      tsr_log("%s %s cannot be used yet (CUDA error %d)", is_kernel ? "kernel" : "variable", name,
+              (int)CUDA_ERROR_NOT_SUPPORTED);
+      tsr_log_lines(log, strlen(log));
+    }
+    tsr_image_refused();
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult tsr_module_function(const struct tsr_module *module, const char *name,
+                             struct tsr_function **function) {
+  for (uint32_t i = 0; i < module->table.header->function_count; i++) {
+    if (strcmp(module->functions[i]->name, name) != 0) continue;
+    *function = module->functions[i];
+    return CUDA_SUCCESS;
+  }
+  return missing(module, name, true);
+}
+
+CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
+                             CUdeviceptr *address, size_t *bytes) {
+  for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
+    const tessera_variable_record *variable = &module->table.variables[i];
+    if (strcmp((const char *)module->table.data + variable->name_offset, name) != 0) continue;
+    if (address) *address = variable->address;
+    if (bytes) *bytes = variable->bytes;
+    return CUDA_SUCCESS;
+  }
+  return missing(module, name, false);
+}
+
+static bool find_in(struct tsr_context *context, uint64_t address, struct tsr_span *span) {
+  for (const struct tsr_module *module = context->modules; module; module = module->next) {
+    for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
+      const tessera_variable_record *variable = &module->table.variables[i];
+      if (address - variable->address >= variable->bytes) continue;
+      *span = (struct tsr_span){.context = context,
+                                .kind = TSR_SPAN_VARIABLE,
+                                .address = variable->address,
+                                .bytes = variable->bytes,
+                                .id = variable->address};
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Segments of module variables lie apart from all chunks, so most addresses end here at once. */
+bool tsr_variable_find(uint64_t address, struct tsr_span *span) {
+  if (!tsr_aperture_holds(address)) return false;
+  const uint64_t offset = (address - tsr_aperture_base) % TESSERA_GPU_WINDOW_BYTES;
+  if (offset - TESSERA_MODULE_OFFSET >= TESSERA_MAX_CONTEXTS * TESSERA_MODULE_BYTES_PER_CONTEXT)
+    return false;
+  CUresult why;
+  struct tsr_context *context = tsr_context_current_any(&why);
+  if (!context) return false;
+  pthread_mutex_lock(&tsr_module_lock);
+  const bool found = find_in(context, address, span);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return found;
+}

@@ -1,0 +1,121 @@
+/* cuModule...: modules that a program loads into its current context. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "contexts/context.h"
+#include "log.h"
+#include "modules/module.h"
+#include "exchange/wait.h"
+
+static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buffers *logs) {
+  TSR_CURRENT(context);
+  if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+  size_t bytes;
+  const char *refused;
+  CUresult result = tsr_image_measure(image, &bytes, &refused);
+  if (result != CUDA_SUCCESS) {
+    tsr_log_buffers_fill(logs, result, refused, strlen(refused));
+    tsr_log("%s", refused);
+    tsr_image_refused();
+    return result;
+  }
+  struct tsr_module *module;
+  result = tsr_module_fetch(context, image, bytes, logs, &module); /* without the lock: it takes long */
+  if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&tsr_module_lock);
+  result = tsr_module_adopt(module);
+  if (result == CUDA_SUCCESS) *out = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, module);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleLoadData(CUmodule *module, const void *image) {
+  const struct tsr_log_buffers no_logs = {0};
+  return load(module, image, &no_logs);
+}
+
+CUresult tsr_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                                CUjit_option *options, void **optionValues) {
+  if (numOptions && (!options || !optionValues)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_log_buffers logs;
+  tsr_log_buffers_read(&logs, numOptions, options, optionValues);
+  return load(module, image, &logs);
+}
+
+CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
+  if (!module || !fname) return CUDA_ERROR_INVALID_VALUE;
+  char *image = tsr_image_read(fname);
+  if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result = tsr_cuModuleLoadData(module, image);
+  free(image);
+  return result;
+}
+
+CUresult tsr_cuModuleUnload(CUmodule hmod) {
+  TSR_CURRENT(context);
+  struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  if (module) tsr_wait_all(module->context); /* before the lock, which others may need meanwhile */
+  pthread_mutex_lock(&tsr_module_lock);
+  module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  /* A library's module lives as long as the library. */
+  if (module && !module->library && tsr_object_retire(TSR_MODULE, (uint64_t)(uintptr_t)hmod))
+    result = tsr_module_drop(module);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
+  if (!hfunc || !name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  struct tsr_function *function;
+  const CUresult result =
+      module ? tsr_module_function(module, name, &function) : CUDA_ERROR_INVALID_HANDLE;
+  if (result == CUDA_SUCCESS)
+    *hfunc = (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, function);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod,
+                                  const char *name) {
+  if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  const CUresult result =
+      module ? tsr_module_variable(module, name, dptr, bytes) : CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
+  if (module) *count = module->table.header->function_count;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Those that can run, as they are counted. */
+CUresult tsr_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
+                                        CUmodule mod) {
+  if (!functions) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
+  const uint32_t count = module ? module->table.header->function_count : 0;
+  for (uint32_t i = 0; i < count && i < numFunctions; i++)
+    functions[i] =
+        (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, module->functions[i]);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult tsr_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_EAGER_LOADING;
+  return CUDA_SUCCESS;
+}
