@@ -1,7 +1,4 @@
 /* State of the process that files of several rooms use: below all of them. */
-#include <pthread.h>
-
-#include "module.h"
 #include "process.h"
 
 _Atomic uint32_t tsr_process_state = TSR_LOADED;

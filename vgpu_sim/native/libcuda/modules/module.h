@@ -4,8 +4,7 @@
 
 #include "memory/chunk.h"
 #include "modules/image.h"
-
-extern pthread_mutex_t tsr_module_lock;
+#include "process.h"
 
 enum { TSR_SPAN_VARIABLE = 2 }; /* a tsr_span's kind beyond TESSERA_CHUNK_KIND_... */
 
