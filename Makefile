@@ -111,7 +111,7 @@ venv: .venv/.installed
 
 # The C parts are compiled by the build hook, so their sources are what the installation depends on,
 # and what the hook generates C from.
-.venv/.installed: pyproject.toml constraints.txt hatch_build.py rdma/verbs.py $(wildcard vgpu_sim/hal/*.py) \
+.venv/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard rdma/*.py vgpu_sim/hal/*.py) \
     $(shell find vgpu_sim/native -type f -not -path '*/native/lib/*' -not -path '*/native/generated/*' \
       -not -path '*/__pycache__/*')
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
