@@ -1,53 +1,133 @@
-"""Settings of the node agent; the only reader of the environment in this package."""
+"""Settings of the node agent; the only reader of the environment in this package.
+
+A field made with ``variable`` is read from the environment variable that it names, so that a new
+setting is one new field.
+"""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
+from typing import Any, Final
 
 from device_plugin.errors import SettingsError
 
 LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
 LEAVE_S = 28.0  # the supervisor kills an agent after 30: device_plugin.app
+_METADATA: Final = "variable"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """An environment variable; ``source`` is the field of the pod that the DaemonSet passes."""
+
+    name: str
+    read: Callable[[str], Any]
+    empty_is_unset: bool
+    source: str
+
+
+def variable(
+    name: str,
+    read: Callable[[str], Any] = str,
+    default: Any = MISSING,
+    *,
+    empty_is_unset: bool = False,
+    source: str = "",
+) -> Any:
+    """Declare a dataclass field that an environment variable sets.
+
+    ``read`` makes its value of the text, and raises ValueError: what the text is not. A field
+    without a default is one that the DaemonSet takes from ``source``.
+    """
+    declared = Variable(name, read, empty_is_unset or default is MISSING, source)
+    return field(default=default, metadata={_METADATA: declared})
+
+
+def _is_true(text: str) -> bool:
+    return text == "true"
+
+
+def _true_or_false(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("true or false")
+    return text == "true"
+
+
+def _is_cdi(strategy: str) -> bool:
+    if strategy not in ("cdi", "mounts"):
+        raise ValueError("cdi or mounts")
+    return strategy == "cdi"
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 <= int(text) < 65536:
+        raise ValueError("not a port")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as err:
+        raise ValueError("not a number of seconds") from err
+
+
+def _leave_seconds(text: str) -> float:
+    seconds = _seconds(text)
+    if not 0 <= seconds <= LEAVE_S:  # NaN neither
+        raise ValueError(f"not 0 to {LEAVE_S:g}")
+    return seconds
+
+
+def _up_to(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) > most:
+            raise ValueError(f"not a number up to {most}")
+        return int(text)
+
+    return read
 
 
 @dataclass(frozen=True, slots=True)
 class Hcas:
     """A node's HCAs as its pool asks for them; without any ``count`` is 0."""
 
-    count: int = 0
-    functions_per_hca: int = 0
-    rate_gbps: int = 100
+    count: int = variable("TESSERA_HCAS", _up_to(8), 0)
+    functions_per_hca: int = variable("TESSERA_FUNCTIONS_PER_HCA", _up_to(64), 0)
+    rate_gbps: int = variable("TESSERA_HCA_GBPS", _up_to(1600), 100)
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where things are on this node. Paths inside the pod equal those on the host."""
 
-    node_name: str
-    pod_name: str
-    namespace: str = "tessera-system"
-    run_dir: Path = Path("/run/tessera")
-    kubelet_dir: Path = Path("/var/lib/kubelet")
-    cdi_dir: Path = Path("/var/run/cdi")
-    pod_logs_dir: Path = Path("/var/log/pods")
-    libraries_dir: Path = Path("/var/lib/tessera/lib")
-    resource_prefix: str = "gpu.tessera.dev"
-    use_cdi: bool = True
-    budget: str = "0"
-    health_port: int = 8081
-    listed_within_s: float = LISTED_WITHIN_S
+    node_name: str = variable("NODE_NAME", source="spec.nodeName")
+    pod_name: str = variable("POD_NAME", source="metadata.name")
+    namespace: str = variable("POD_NAMESPACE", default="tessera-system")
+    run_dir: Path = variable("TESSERA_RUN_DIR", Path, Path("/run/tessera"))
+    kubelet_dir: Path = variable("KUBELET_DIR", Path, Path("/var/lib/kubelet"))
+    cdi_dir: Path = variable("CDI_DIR", Path, Path("/var/run/cdi"))
+    pod_logs_dir: Path = variable("POD_LOGS_DIR", Path, Path("/var/log/pods"))
+    libraries_dir: Path = variable("TESSERA_LIBRARIES_DIR", Path, Path("/var/lib/tessera/lib"))
+    resource_prefix: str = variable("TESSERA_RESOURCE_PREFIX", default="gpu.tessera.dev")
+    use_cdi: bool = variable("TESSERA_DEVICE_LIST_STRATEGY", _is_cdi, default=True)
+    budget: str = variable("TESSERA_NODE_BUDGET", default="0", empty_is_unset=True)
+    health_port: int = variable("TESSERA_HEALTH_PORT", _port, 8081)
+    listed_within_s: float = variable(
+        "TESSERA_LISTED_WITHIN_SECONDS", _seconds, LISTED_WITHIN_S, empty_is_unset=True
+    )
     """From an allocation until the kubelet lists the pod, or has given it up."""
     hcas: Hcas = Hcas()
-    nvidia_smi: bool = False
+    nvidia_smi: bool = variable("TESSERA_NVIDIA_SMI", _true_or_false, default=False)
     """Whether containers get the command nvidia-smi with their slice."""
-    leave_s: float = LEAVE_S
+    leave_s: float = variable("TESSERA_LEAVE_SECONDS", _leave_seconds, LEAVE_S, empty_is_unset=True)
     """From SIGTERM until the agent ends, at most. Pods that are under way are still admitted."""
-    metrics: bool = False
+    metrics: bool = variable("TESSERA_METRICS", _is_true, default=False)
     """Whether ``/metrics`` is answered beside the probes."""
-    dra: bool = False
+    dra: bool = variable("TESSERA_DRA", _is_true, default=False)
     """Whether GPUs may be given to ResourceClaims."""
-    dra_extended: bool = False
+    dra_extended: bool = variable("TESSERA_DRA_EXTENDED_RESOURCES", _is_true, default=False)
     """Whether DeviceClasses serve extended resources, too."""
 
     @property
@@ -87,6 +167,17 @@ class Settings:
         return self.kubelet_dir / "pod-resources" / "kubelet.sock"
 
 
+@dataclass(frozen=True, slots=True)
+class ExporterSettings:
+    """Settings of the exporter: whose figures, where they come from, where it listens."""
+
+    node_name: str = variable("NODE_NAME", source="spec.nodeName")
+    socket: Path = variable(
+        "TESSERA_TELEMETRY_SOCKET", Path, Path("/run/tessera/telemetry/gpud.sock")
+    )
+    port: int = variable("TESSERA_EXPORTER_PORT", _port, 9400)
+
+
 def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings that the DaemonSet sets.
 
@@ -94,59 +185,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         SettingsError: one is missing or is not what it should be.
     """
     env = os.environ if environment is None else environment
-    for name, field in (("NODE_NAME", "spec.nodeName"), ("POD_NAME", "metadata.name")):
-        if not env.get(name):
-            raise SettingsError(f"{name} is not set: the DaemonSet takes it from {field}")
-    strategy = env.get("TESSERA_DEVICE_LIST_STRATEGY", "cdi")
-    if strategy not in ("cdi", "mounts"):
-        raise SettingsError(f"TESSERA_DEVICE_LIST_STRATEGY={strategy}: cdi or mounts")
-    nvidia_smi = env.get("TESSERA_NVIDIA_SMI", "false")
-    if nvidia_smi not in ("true", "false"):
-        raise SettingsError(f"TESSERA_NVIDIA_SMI={nvidia_smi}: true or false")
-    port = env.get("TESSERA_HEALTH_PORT", "8081")
-    if not port.isdecimal() or not 0 <= int(port) < 65536:
-        raise SettingsError(f"TESSERA_HEALTH_PORT={port}: not a port")
-    seconds: dict[str, float] = {}
-    for name, field in (
-        ("TESSERA_LISTED_WITHIN_SECONDS", "listed_within_s"),
-        ("TESSERA_LEAVE_SECONDS", "leave_s"),
-    ):
-        if text := env.get(name):
-            try:
-                seconds[field] = float(text)
-            except ValueError as err:
-                raise SettingsError(f"{name}={text}: not a number of seconds") from err
-    if not 0 <= seconds.get("leave_s", LEAVE_S) <= LEAVE_S:  # NaN neither
-        raise SettingsError(f"TESSERA_LEAVE_SECONDS={seconds['leave_s']}: not 0 to {LEAVE_S:g}")
-    return Settings(
-        hcas=_hcas(env),
-        node_name=env["NODE_NAME"],
-        pod_name=env["POD_NAME"],
-        namespace=env.get("POD_NAMESPACE", "tessera-system"),
-        run_dir=Path(env.get("TESSERA_RUN_DIR", "/run/tessera")),
-        kubelet_dir=Path(env.get("KUBELET_DIR", "/var/lib/kubelet")),
-        cdi_dir=Path(env.get("CDI_DIR", "/var/run/cdi")),
-        pod_logs_dir=Path(env.get("POD_LOGS_DIR", "/var/log/pods")),
-        libraries_dir=Path(env.get("TESSERA_LIBRARIES_DIR", "/var/lib/tessera/lib")),
-        resource_prefix=env.get("TESSERA_RESOURCE_PREFIX", "gpu.tessera.dev"),
-        use_cdi=strategy == "cdi",
-        nvidia_smi=nvidia_smi == "true",
-        budget=env.get("TESSERA_NODE_BUDGET") or "0",
-        health_port=int(port),
-        metrics=env.get("TESSERA_METRICS", "") == "true",
-        dra=env.get("TESSERA_DRA", "") == "true",
-        dra_extended=env.get("TESSERA_DRA_EXTENDED_RESOURCES", "") == "true",
-        **seconds,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class ExporterSettings:
-    """What the exporter is told: whose figures, where they come from, where it listens."""
-
-    node_name: str
-    socket: Path = Path("/run/tessera/telemetry/gpud.sock")
-    port: int = 9400
+    return Settings(hcas=Hcas(**_given(Hcas, env)), **_given(Settings, env))
 
 
 def exporter_from_environment(environment: Mapping[str, str] | None = None) -> ExporterSettings:
@@ -156,24 +195,27 @@ def exporter_from_environment(environment: Mapping[str, str] | None = None) -> E
         SettingsError: one is missing or is not what it should be.
     """
     env = os.environ if environment is None else environment
-    if not env.get("NODE_NAME"):
-        raise SettingsError("NODE_NAME is not set: the DaemonSet takes it from spec.nodeName")
-    port = env.get("TESSERA_EXPORTER_PORT", "9400")
-    if not port.isdecimal() or not 0 <= int(port) < 65536:
-        raise SettingsError(f"TESSERA_EXPORTER_PORT={port}: not a port")
-    socket = env.get("TESSERA_TELEMETRY_SOCKET", "/run/tessera/telemetry/gpud.sock")
-    return ExporterSettings(env["NODE_NAME"], Path(socket), int(port))
+    return ExporterSettings(**_given(ExporterSettings, env))
 
 
-def _hcas(env: Mapping[str, str]) -> Hcas:
-    values = []
-    for name, default, most in (
-        ("TESSERA_HCAS", "0", 8),
-        ("TESSERA_FUNCTIONS_PER_HCA", "0", 64),
-        ("TESSERA_HCA_GBPS", "100", 1600),
-    ):
-        text = env.get(name, default)
-        if not text.isdecimal() or int(text) > most:
-            raise SettingsError(f"{name}={text}: not a number up to {most}")
-        values.append(int(text))
-    return Hcas(*values)
+def _given(kind: type, env: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a dataclass that the environment sets. Raises SettingsError."""
+    found: dict[str, Any] = {}
+    for name, declared in variables(kind).items():
+        text = env.get(declared.name)
+        if text is None or (not text and declared.empty_is_unset):
+            if declared.source:
+                raise SettingsError(
+                    f"{declared.name} is not set: the DaemonSet takes it from {declared.source}"
+                )
+            continue
+        try:
+            found[name] = declared.read(text)
+        except ValueError as err:
+            raise SettingsError(f"{declared.name}={text}: {err}") from err
+    return found
+
+
+def variables(kind: type) -> dict[str, Variable]:
+    """Return the environment variables of a dataclass, by field."""
+    return {one.name: one.metadata[_METADATA] for one in fields(kind) if _METADATA in one.metadata}

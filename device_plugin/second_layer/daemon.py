@@ -15,6 +15,7 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from device_plugin.second_layer.node import Node
 from rdma import codec
 from rdma.errors import RdmaError
 from rdma.tables import NodeTables
+from vgpu_sim.options import Given, command_line, option
 
 SOCKET_NAME: Final = "links.sock"
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES  # in a line of JSON each quotation mark takes two
@@ -41,9 +43,16 @@ _SEND_S: Final = 2.0
 _log = logging.getLogger("tessera.linkd")
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where the node's agent finds linkd."""
+
+    directory: Path = option(option_default=Path("/run/tessera/links"))
+
+
 @click.command()
-@click.option("--directory", type=click.Path(path_type=Path), default=Path("/run/tessera/links"))
-def main(directory: Path) -> None:
+@command_line(Options)
+def main(given: Given) -> None:
     """Keep rules for the pods' links in force, with a socket in DIRECTORY, until told to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     node: Node | Absent
@@ -54,7 +63,7 @@ def main(directory: Path) -> None:
         _log.error("no second layer: %s", err)
         node = Absent(str(err))
     try:
-        Server(directory, node).run()
+        Server(given.make(Options).directory, node).run()
     except OSError as err:
         sys.exit(f"tessera-linkd: {err}")
 

@@ -35,7 +35,7 @@ print(json.dumps(found))
 PLANT = """
 import base64, json, os, sys
 from pathlib import Path
-from vgpu_sim.gpud.contexts.launching import FIRST_WORKER_UID
+from vgpu_sim.gpud.contexts.settings import FIRST_WORKER_UID
 from vgpu_sim.gpud.limits.caches import MAX_CACHE_BYTES, CacheOwner, OwnerCaches
 
 def fails(action, *arguments):

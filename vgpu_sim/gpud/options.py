@@ -1,23 +1,43 @@
-"""How a gpud was started: where its files are, whom it serves, what its parts are told."""
+"""gpud's configuration: the fields that are options of its command line, and what they become."""
 
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 
+import click
+
+from vgpu_sim import config
 from vgpu_sim.gpud.contexts.exports import HcaOptions
-from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.contexts.settings import WorkerSettings
+from vgpu_sim.gpud.faults import classes
 from vgpu_sim.gpud.faults.node import Options as FaultOptions
+from vgpu_sim.gpud.limits.cgroups.detect import DEFAULT_ROOT, PARENT
+from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.options import option
+
+
+def read_token(path: Path) -> bytes:
+    """Read a token of 64 hexadecimal digits. Raises click.BadParameter."""
+    try:
+        token = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except (OSError, ValueError) as err:
+        raise click.BadParameter(f"{path}: {err}") from err
+    if len(token) != TOKEN_BYTES:
+        raise click.BadParameter(f"{path}: a token is {TOKEN_BYTES} bytes in hexadecimal")
+    return token
 
 
 @dataclass(frozen=True, slots=True)
 class TelemetryOptions:
     """A second socket, for a user who may read the inventory and do nothing else."""
 
-    socket: Path
-    uid: int
+    socket: Path = option(
+        "--telemetry-socket", help="Where --telemetry-user may read the inventory."
+    )
+    uid: int = option("--telemetry-user", type=click.IntRange(min=0), help="UID of that.")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions:
     """How this gpud was started. A token makes it standalone: no pods, one user.
 
@@ -25,11 +45,30 @@ class NodeOptions:
     that containers are given. ``hca`` says where hcad is that may ask for the memory of devices.
     """
 
-    run_dir: Path
-    state_dir: Path
-    libraries_dir: Path
-    token: bytes | None
-    budget_bytes: int
+    run_dir: Path = option(
+        default=config.DEFAULT_RUN_DIR, show_default=True, help="Sockets live here."
+    )
+    state_dir: Path = option(
+        default=config.DEFAULT_STATE_DIR, show_default=True, help="The journal lives here."
+    )
+    cache_dir: Path | None = option(
+        default=None, help="Object caches; default: below the state directory."
+    )
+    libraries_dir: Path = option(
+        default=config.LIBRARIES_DIR, show_default=True, help="Client libraries for containers."
+    )
+    token: bytes | None = option(
+        type=click.Path(path_type=Path),
+        default=None,
+        convert=read_token,
+        help="Standalone: this user, with the token in FILE.",
+    )
+    budget_bytes: int = option(
+        "--budget",
+        type=click.IntRange(min=0),
+        default=0,
+        help="Host memory for all slices in bytes; 0: half of the host's.",
+    )
     workers: WorkerSettings
     hca: HcaOptions | None = None
     faults: FaultOptions = field(default_factory=FaultOptions)
@@ -44,6 +83,95 @@ class NodeOptions:
     def standalone(self) -> bool:
         """Return whether this serves one user's run instead of a node's pods."""
         return self.token is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupOptions:
+    """Where slices get their control groups."""
+
+    root: Path = option(
+        "--cgroup-root",
+        default=DEFAULT_ROOT,
+        show_default=True,
+        help="Where control groups are mounted.",
+    )
+    parent: str = option(
+        "--cgroup-parent",
+        default=PARENT,
+        show_default=True,
+        help="The slices' common control group.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChecks:
+    """Lists of Xids, as NVIDIA's device plugin has them in its environment."""
+
+    off: str = option(
+        "--disable-health-checks",
+        envvar="DP_DISABLE_HEALTHCHECKS",
+        default="",
+        metavar="XIDS",
+        help="Xids that say nothing about health, beside those that programs cause; all: none does."
+        " Read as NVIDIA's device plugin does.",
+    )
+    on: str = option(
+        "--enable-health-checks",
+        envvar="DP_ENABLE_HEALTHCHECKS",
+        default="",
+        metavar="XIDS",
+        help="Xids that do, against --disable-health-checks and the default.",
+    )
+
+    def ignored(self) -> frozenset[int] | None:
+        """Return the Xids that do not concern health; None: none does. Raises BadParameter."""
+        try:
+            return classes.ignored(self.off.split(","), self.on.split(","))
+        except ValueError as err:
+            raise click.BadParameter(f"health checks: {err}") from err
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessOptions:
+    """How gpud begins to serve, and what it logs."""
+
+    takeover_wait_s: float = option(
+        "--takeover-wait",
+        type=click.FloatRange(min=0),
+        default=30.0,
+        show_default=True,
+        help="Seconds to wait for another gpud of the same state directory to end.",
+    )
+    ready_file: Path | None = option(
+        default=None,
+        help="Made when this gpud serves, or waits for another one to end: then without limit.",
+    )
+    parent_fd: int | None = option(
+        default=None,
+        hidden=True,
+        help="A socket: told when gpud serves; its end is gpud's end.",
+    )
+    log_level: str = option(
+        type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]), default="INFO", show_default=True
+    )
+
+    @property
+    def wait_s(self) -> float | None:
+        """Return how long another gpud may take to end; None: without limit."""
+        return self.takeover_wait_s if self.ready_file is None else None
+
+
+COMMAND_LINE = (
+    NodeOptions,
+    WorkerSettings,
+    CgroupOptions,
+    HcaOptions,
+    TelemetryOptions,
+    HealthChecks,
+    FaultOptions,
+    ProcessOptions,
+)
+"""The dataclasses whose fields are gpud's options, in the order of ``--help``."""
 
 
 def installed_version() -> str:

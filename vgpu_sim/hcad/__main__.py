@@ -38,6 +38,7 @@ from vgpu_sim.hcad.serving.handover import HandoverFailed
 from vgpu_sim.hcad.serving.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.wires import handover_state
 from vgpu_sim.hcad.wires.wires import Wires
+from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -47,62 +48,39 @@ POLICY_NAME = "policy.json"
 FIRST_MEMBER_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Options:
-    directory: Path
-    ready_fd: int
-    memory_bytes: int
-    weak: bool
-    linger_seconds: float
-    shared_loopback: bool
+    directory: Path = option(required=True)
+    ready_fd: int = option(required=True)
+    memory_bytes: int = option("--memory", required=True, help="Bytes for each program.")
+    weak: bool = option("--allow-weak-sandbox", help="Serve where seccomp is not to be had.")
+    take_over: bool = option(help="Be the successor of the hcad that serves there.")
+    linger_seconds: float = option(
+        "--linger",
+        option_default=0.0,
+        help="After SIGTERM serve for so many seconds, unless a successor takes over.",
+    )
+    shared_loopback: bool = option(help="Let loopback addresses mean the whole fabric.")
+    wire: WireInterface | None = option(
+        type=str,
+        convert=lambda name: find(name),
+        help="Interface or address whose network others are reached over.",
+    )
+    segment: bool = option(help="Let the kernel cut and join packets of the wire.")
+    wire_rate: int = option(option_default=0, help="Bytes a second that an address may send.")
     near: frozenset[bytes]
-    wire: WireInterface | None
-    segment: bool
-    wire_rate: int
 
 
 @click.command()
-@click.option("--directory", type=click.Path(path_type=Path), required=True)
-@click.option("--ready-fd", type=int, required=True)
-@click.option("--memory", "memory_bytes", type=int, required=True, help="Bytes for each program.")
-@click.option("--allow-weak-sandbox", is_flag=True, help="Serve where seccomp is not to be had.")
-@click.option("--take-over", is_flag=True, help="Be the successor of the hcad that serves there.")
-@click.option(
-    *("--linger", "linger_seconds"),
-    type=float,
-    default=0.0,
-    help="After SIGTERM serve for so many seconds, unless a successor takes over.",
-)
-@click.option(
-    "--shared-loopback", is_flag=True, help="Let loopback addresses mean the whole fabric."
-)
-@click.option("--wire", help="Interface or address whose network others are reached over.")
-@click.option("--segment", is_flag=True, help="Let the kernel cut and join packets of the wire.")
-@click.option("--wire-rate", type=int, default=0, help="Bytes a second that an address may send.")
-def main(
-    directory: Path,
-    ready_fd: int,
-    memory_bytes: int,
-    allow_weak_sandbox: bool,
-    take_over: bool,
-    linger_seconds: float,
-    shared_loopback: bool,
-    wire: str | None,
-    segment: bool,
-    wire_rate: int,
-) -> None:
+@command_line(_Options)
+def main(given: Given) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
     try:
-        options = _Options(
-            *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds),
-            *(shared_loopback, local_addresses()),
-            find(wire) if wire is not None else None,
-            *(segment, wire_rate),
-        )
+        options = given.make(_Options, near=local_addresses())
         shares = Shares.within(usable(walls.limit()), memory_limit())
-        asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
+        asyncio.run(_succeed(options, shares) if options.take_over else _begin(options, shares))
     except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")
 

@@ -21,6 +21,7 @@ from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud import owner
 from vgpu_sim.gpud.errors import GpudError
 from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.options import option, words
 from vgpu_sim.system import python_process
 
 GPUD_MODULE = "vgpu_sim.gpud"
@@ -35,33 +36,21 @@ class StartFailed(GpudError):
 
 @dataclass(frozen=True, slots=True)
 class StandaloneOptions:
-    """How the private gpud is started; None is gpud's own default."""
+    """The options of gpud that a private one is started with; None is gpud's own default."""
 
-    backend: str | None = None
-    capability: str | None = None
-    cache_dir: Path | None = None
-    budget_bytes: int | None = None
-    threads: int | None = None
-    kernel_timeout_s: float | None = None
-    report_usage: bool = False
-    hca_socket: Path | None = None
-    clock: str | None = None
+    backend: str | None = option(default=None)
+    capability: str | None = option("--cc", default=None)
+    cache_dir: Path | None = option(default=None)
+    budget_bytes: int | None = option("--budget", default=None)
+    threads: int | None = option(default=None)
+    kernel_timeout_s: float | None = option("--kernel-timeout", default=None)
+    report_usage: bool = option(default=False)
+    hca_socket: Path | None = option(default=None)
+    clock: str | None = option(default=None)
 
     def arguments(self) -> list[str]:
         """Return gpud's command line options."""
-        values = {
-            "--backend": self.backend,
-            "--cc": self.capability,
-            "--cache-dir": self.cache_dir,
-            "--budget": self.budget_bytes,
-            "--threads": self.threads,
-            "--kernel-timeout": self.kernel_timeout_s,
-            "--hca-socket": self.hca_socket,
-            "--clock": self.clock,
-        }
-        given = ((name, str(value)) for name, value in values.items() if value is not None)
-        flags = ["--report-usage"] if self.report_usage else []
-        return [*flags, *(word for option in given for word in option)]
+        return words(self)
 
 
 class StandaloneNode:

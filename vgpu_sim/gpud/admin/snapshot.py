@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from pathlib import Path
 
-from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.faults import thermal

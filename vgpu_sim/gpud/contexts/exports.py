@@ -13,13 +13,16 @@ import os
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import click
 
 from vgpu_sim.gpud.contexts.table import Context
 from vgpu_sim.hal import direct, spawn
 from vgpu_sim.hal.direct import ExportRequest
+from vgpu_sim.options import option
 from vgpu_sim.system import descriptors, foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Pace
@@ -35,9 +38,11 @@ EXPORTS_PER_SECOND = 1000
 class HcaOptions:
     """Where hcad is found, who it runs as (None: this user), and whose memory it may ask for."""
 
-    socket: Path
-    user: int | None
-    token: bytes
+    socket: Path = option("--hca-socket", help="Where hcad asks for the memory of devices.")
+    user: int | None = option(
+        "--hcad-user", type=click.IntRange(min=0), default=None, help="UID of hcad."
+    )
+    token: bytes = field(kw_only=True)
 
 
 class Exports:

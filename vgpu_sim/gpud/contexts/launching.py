@@ -6,10 +6,10 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim.gpud.contexts import reconnecting
+from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.devices.attributes import sm_limits
@@ -24,7 +24,6 @@ from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.hello import Hello
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.modelled import MODELLED, WALL
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.system import foreign, polling, processes, seqpacket, threads
 from vgpu_sim.system.foreign import ForeignSockets
@@ -35,44 +34,6 @@ logger = logging.getLogger("tessera.gpud")
 MAX_CONTEXTS_PER_SLICE = 64  # live, starting, or waiting to be started
 LEAST_STARTS_AT_ONCE = 2
 START_SECONDS = 10.0  # a worker that says nothing for so long makes nobody wait any more
-FIRST_WORKER_UID = 70000
-
-
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """What is the same for all workers of a node.
-
-    ``capability`` None is the board's own. ``own_uids``: gpud may give each instance its uid.
-    ``cache_root`` is the directory of the owners' object caches. ``weak_sandbox``: serve even where
-    the system permits too few walls. A kernel that runs for ``kernel_timeout_s`` ends its context.
-    ``clock`` is one of ``hal.modelled.CLOCKS``.
-    ``report_usage``: a worker says at its end what it has done, which becomes "usage" events.
-    """
-
-    backend: str
-    threads: int
-    capability: tuple[int, int] | None
-    own_uids: bool
-    strict_cpu: bool
-    cache_root: Path
-    weak_sandbox: bool
-    kernel_timeout_s: float | None = None
-    report_usage: bool = False
-    clock: str = WALL
-
-    @property
-    def modelled(self) -> bool:
-        """Return whether events measure the board's time."""
-        return self.clock == MODELLED
-
-    @property
-    def first_uid(self) -> int | None:
-        """Return the user of workers in the first slot; None: gpud's own."""
-        return FIRST_WORKER_UID if self.own_uids else None
-
-    def capability_of(self, instance: MigInstance) -> tuple[int, int]:
-        """Return the compute capability that an instance reports."""
-        return self.capability or instance.gpu.board.compute_capability
 
 
 def _has_hung_up(client: socket.socket) -> bool:

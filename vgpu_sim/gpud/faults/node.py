@@ -7,9 +7,11 @@ timer that runs only while there is something to watch.
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+
+import click
 
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
@@ -22,6 +24,7 @@ from vgpu_sim.gpud.faults.records import Records
 from vgpu_sim.gpud.model import Gpu, GpuUuid, MigInstance
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.options import option
 
 logger = logging.getLogger("tessera.gpud")
 
@@ -35,7 +38,15 @@ class Options:
     """``ignored``: Xids that say nothing about health; None: health checks are off."""
 
     ignored: frozenset[int] | None = IGNORED_XIDS
-    times: Times = field(default_factory=Times)
+    times: Times = option(
+        "--health-seconds",
+        type=(click.FloatRange(min=0), click.FloatRange(min=0), click.FloatRange(min=0)),
+        default=Times(),
+        option_default=astuple(Times()),
+        convert=lambda seconds: Times(*seconds),
+        show_default=True,
+        help="How long a GPU is Suspect, at least Unhealthy, and on Probation.",
+    )
 
 
 class Faults:

@@ -26,6 +26,7 @@ from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_group, open_sockets
 from vgpu_sim.hal.hca_engine import HCA_WIRE_LANES
 from vgpu_sim.hcad.netd.namespaces import Rules, inside, namespace_of
+from vgpu_sim.options import Given, command_line, option
 
 MAX_REQUEST_BYTES: Final = 256
 MAX_REPLY_BYTES: Final = 4096
@@ -144,11 +145,18 @@ class _Asked:
         return (open_group(address, self.group),)
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The socket that the broker inherits."""
+
+    socket_fd: int = option(required=True)
+
+
 @click.command()
-@click.option("--socket-fd", type=int, required=True)
-def main(socket_fd: int) -> None:
+@command_line(Options)
+def main(given: Given) -> None:
     """Serve the inherited socket SOCKET_FD until its other end is closed."""
-    with socket.socket(fileno=socket_fd) as link:
+    with socket.socket(fileno=given.make(Options).socket_fd) as link:
         serve(link)
 
 

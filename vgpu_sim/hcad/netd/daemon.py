@@ -9,6 +9,7 @@ import logging
 import os
 import socket
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import click
 
 from vgpu_sim.hcad.netd import broker, netd_walls
 from vgpu_sim.hcad.netd.namespaces import Rules, identity_of, tables_of
+from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
 
@@ -29,18 +31,26 @@ _REQUEST_SECONDS: Final = 2.0
 _BACKLOG: Final = 64
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Where hcad looks for netd, and as whom it runs."""
+
+    directory: Path = option(option_default=Path("/run/tessera/hca"))
+    user: int = option(type=click.IntRange(min=0), required=True, help="User ID of hcad.")
+
+
 @click.command()
-@click.option("--directory", type=click.Path(path_type=Path), default=Path("/run/tessera/hca"))
-@click.option("--user", type=click.IntRange(min=0), required=True, help="User ID of hcad.")
-def main(directory: Path, user: int) -> None:
+@command_line(Options)
+def main(given: Given) -> None:
     """Open sockets in network namespaces of pods for hcad in DIRECTORY, until told to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    options = given.make(Options)
     try:
         rules = rules_of_node()
-        with listen(directory) as listener:
+        with listen(options.directory) as listener:
             netd_walls.enter()
             while True:
-                serve_one(listener, user, rules)
+                serve_one(listener, options.user, rules)
     except OSError as err:
         sys.exit(f"tessera-netd: {err}")
 

@@ -38,6 +38,7 @@ from vgpu_sim.hcad.serving.administration import operations
 from vgpu_sim.hcad.serving.handover import HandoverFailed
 from vgpu_sim.hcad.serving.node_server import NodeServer
 from vgpu_sim.hcad.wires.pod_wires import Netd
+from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import descriptors, foreign, seqpacket
 
 logger = logging.getLogger("tessera.hcad")
@@ -53,15 +54,44 @@ _LOOK_AGAIN_SECONDS: Final = 1.0
 _FIRST_OWN_DESCRIPTOR: Final = 3
 
 
+def _opened(path: Path) -> int:
+    """Open the file of ``--ready-file``. Raises OSError."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+
+
 @dataclass(frozen=True, slots=True)
 class _Options:
-    directory: Path
-    memory_bytes: int
-    wire: bool
-    segments: bool
-    weak: bool
-    ready_fd: int | None
-    patience_seconds: float
+    directory: Path = option(option_default=Path("/run/tessera/hca"))
+    memory_bytes: int = option(
+        "--memory",
+        type=click.IntRange(min=1),
+        option_default=1 << 30,
+        show_default=True,
+        help="Bytes that each program may register.",
+    )
+    wire: bool = option(
+        "--wire/--no-wire", option_default=True, help="Have netd open sockets in pods' networks."
+    )
+    segments: bool = option(
+        "--segments/--no-segments",
+        option_default=True,
+        help="Let the kernel cut and join packets of the wire (UDP_SEGMENT).",
+    )
+    weak: bool = option("--allow-weak-sandbox", help="Serve where seccomp is not to be had.")
+    ready_fd: int | None = option(
+        "--ready-file",
+        type=click.Path(path_type=Path),
+        convert=_opened,
+        help="File that stops being empty when this hcad serves, for a probe.",
+    )
+    patience_seconds: float = option(
+        "--patience",
+        type=click.FloatRange(min=0),
+        option_default=60.0,
+        show_default=True,
+        help="Seconds that the hcad which serves may refuse to hand over; then it is said to be"
+        " ready, so that the other one is ended.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,60 +114,16 @@ class _Listening:
 
 
 @click.command()
-@click.option("--directory", type=click.Path(path_type=Path), default=Path("/run/tessera/hca"))
-@click.option(
-    "--memory",
-    "memory_bytes",
-    type=click.IntRange(min=1),
-    default=1 << 30,
-    show_default=True,
-    help="Bytes that each program may register.",
-)
-@click.option("--wire/--no-wire", default=True, help="Have netd open sockets in pods' networks.")
-@click.option(
-    "--segments/--no-segments",
-    default=True,
-    help="Let the kernel cut and join packets of the wire (UDP_SEGMENT).",
-)
-@click.option("--allow-weak-sandbox", is_flag=True, help="Serve where seccomp is not to be had.")
-@click.option(
-    "--ready-file",
-    type=click.Path(path_type=Path),
-    help="File that stops being empty when this hcad serves, for a probe.",
-)
-@click.option(
-    "--patience",
-    "patience_seconds",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="Seconds that the hcad which serves may refuse to hand over; then it is said to be ready,"
-    " so that the other one is ended.",
-)
-def main(
-    directory: Path,
-    memory_bytes: int,
-    wire: bool,
-    segments: bool,
-    allow_weak_sandbox: bool,
-    ready_file: Path | None,
-    patience_seconds: float,
-) -> None:
+@command_line(_Options)
+def main(given: Given) -> None:
     """Serve the functions of this node until told to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     foreign.prepare_waking()
     try:
-        ready = None if ready_file is None else _opened(ready_file)
-        options = _Options(
-            *(directory, memory_bytes, wire, segments, allow_weak_sandbox, ready, patience_seconds)
-        )
+        options = given.make(_Options)
         asyncio.run(_main(options, Shares.within(usable(walls.limit()), memory_limit())))
     except (OSError, HandoverFailed) as err:
         sys.exit(f"tessera-hcad: {err}")
-
-
-def _opened(path: Path) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
 
 async def _main(options: _Options, shares: Shares) -> None:

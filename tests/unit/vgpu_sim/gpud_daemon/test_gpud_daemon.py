@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.daemon import Daemon
 from vgpu_sim.gpud.errors import Conflict, RequestError
@@ -46,8 +46,22 @@ def options() -> Iterator[NodeOptions]:
     with tempfile.TemporaryDirectory(prefix="g-", dir="/tmp") as name:
         root = Path(name)
         (root / "state").mkdir()
-        workers = WorkerSettings("jit", 1, None, False, False, root / "cache", True)
-        yield NodeOptions(root, root / "state", root, None, 1 << 40, workers)
+        workers = WorkerSettings(
+            backend="jit",
+            threads=1,
+            capability=None,
+            own_uids=False,
+            strict_cpu=False,
+            cache_root=root / "cache",
+            weak_sandbox=True,
+        )
+        yield NodeOptions(
+            run_dir=root,
+            state_dir=root / "state",
+            libraries_dir=root,
+            budget_bytes=1 << 40,
+            workers=workers,
+        )
 
 
 def with_daemon(options: NodeOptions, groups: Groups, act: Callable[[Daemon], Any]) -> Any:

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from vgpu_sim import config
 from vgpu_sim.gpud import command as entry
-from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.options import NodeOptions
 from vgpu_sim.hal import limits
 
@@ -83,7 +83,7 @@ def test_what_is_not_said_has_its_default(started: Started) -> None:
     [
         ("--libraries-dir=there", {"libraries_dir": Path("there")}),
         ("--budget=4096", {"budget_bytes": 4096}),
-        ("--cache-dir=there", {"cache_root": Path("there")}),
+        ("--cache-dir=there", {"cache_dir": Path("there"), "cache_root": Path("there")}),
         ("--backend=interp", {"backend": "interp"}),
         ("--threads=3", {"threads": 3}),
         ("--kernel-timeout=1.5", {"kernel_timeout_s": 1.5}),

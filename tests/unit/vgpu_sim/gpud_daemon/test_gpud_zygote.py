@@ -15,7 +15,8 @@ from worker_client import worker_config
 from vgpu_sim import zygote as forking
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.contexts import zygote as zygote_module
-from vgpu_sim.gpud.contexts.launching import Launcher, WorkerSettings
+from vgpu_sim.gpud.contexts.launching import Launcher
+from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
@@ -86,7 +87,7 @@ class WeakZygote:
 @pytest.mark.parametrize("allowed", [False, True])
 def test_no_context_starts_where_workers_cannot_be_confined(tmp_path, allowed):
     async def scenario():
-        settings = WorkerSettings("interp", 1, None, False, False, tmp_path, weak_sandbox=allowed)
+        settings = _settings(tmp_path, weak_sandbox=allowed)
         budget = Budget(1 << 30)
         contexts = ContextTable(budget, EventBus(for_user=True), lambda _: None)
         launcher = Launcher(settings, WeakZygote(), NoCgroups("test"), budget, contexts)
@@ -149,7 +150,7 @@ class WaitingZygote:
 
 
 def launcher_on(zygote: object, root: Path) -> Launcher:
-    settings = WorkerSettings("interp", 1, None, False, False, root, weak_sandbox=True)
+    settings = _settings(root, weak_sandbox=True)
     budget = Budget(1 << 30)
     contexts = ContextTable(budget, EventBus(for_user=True), lambda _: None)
     return Launcher(settings, zygote, NoCgroups("test"), budget, contexts)
@@ -221,3 +222,15 @@ def test_a_zygote_forks_for_nothing_but_a_whole_spawn_message(monkeypatch, messa
     monkeypatch.setattr(os, "fork", fork)
     with pytest.raises(ValueError, match="spawn message"):
         forking.Zygote._spawn(cast("forking.Zygote", None), message, descriptors)
+
+
+def _settings(cache_root: Path, *, weak_sandbox: bool) -> WorkerSettings:
+    return WorkerSettings(
+        backend="interp",
+        threads=1,
+        capability=None,
+        own_uids=False,
+        strict_cpu=False,
+        cache_root=cache_root,
+        weak_sandbox=weak_sandbox,
+    )

@@ -124,7 +124,7 @@ def serve(
     def run(scenario: Scenario, user: int | None = None) -> None:
         async def both() -> None:
             path = tmp_path / direct.SOCKET_NAME
-            exports = Exports(HcaOptions(path, user, TOKEN), [one.context for one in workers])
+            exports = Exports(HcaOptions(path, user, token=TOKEN), [one.context for one in workers])
             hcad = Hcad(path)
             exports.open()
             try:
@@ -318,7 +318,7 @@ def test_hcad_that_was_not_there_is_found_later(
 
     async def scenario() -> None:
         path = tmp_path / direct.SOCKET_NAME
-        exports = Exports(HcaOptions(path, None, TOKEN), [])
+        exports = Exports(HcaOptions(path, None, token=TOKEN), [])
         await exports.close()  # nothing to end yet
         exports.open()
         for _ in range(5):

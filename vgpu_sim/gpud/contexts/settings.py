@@ -1,0 +1,110 @@
+"""What a node's workers are started with: the fields that are options of gpud."""
+
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
+from vgpu_sim.gpud.model import MigInstance
+from vgpu_sim.hal import limits
+from vgpu_sim.hal.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.options import option
+
+FIRST_WORKER_UID = 70000
+
+
+def _usable_cpus() -> int:
+    return min(len(os.sched_getaffinity(0)), limits.MAX_WORKER_THREADS)
+
+
+def _capability(text: str) -> tuple[int, int]:
+    """Read "M.m". Raises click.BadParameter unless that capability is known."""
+    known = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
+    if text not in known:
+        raise click.BadParameter(f"{text!r} is not one of {', '.join(known)}")
+    return known[text]
+
+
+def _finite(
+    _context: click.Context, _parameter: click.Parameter, value: float | None
+) -> float | None:
+    """Refuse nan, which no range does, and infinity. Raises click.BadParameter."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a number of seconds")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """What is the same for all workers of a node.
+
+    ``capability`` None is the board's own. ``own_uids``: gpud may give each instance its uid.
+    ``cache_root`` is the directory of the owners' object caches. ``weak_sandbox``: serve even where
+    the system permits too few walls. A kernel that runs for ``kernel_timeout_s`` ends its context.
+    ``clock`` is one of ``hal.modelled.CLOCKS``.
+    ``report_usage``: a worker says at its end what it has done, which becomes "usage" events.
+    """
+
+    backend: str = option(
+        type=click.Choice(["jit", "interp"]),
+        option_default="jit",
+        show_default=True,
+        after="--libraries-dir",
+    )
+    threads: int = option(
+        type=click.IntRange(1, limits.MAX_WORKER_THREADS),
+        option_default=_usable_cpus,
+        help="Native threads of a worker; default: the CPUs gpud may use, up to that many.",
+    )
+    kernel_timeout_s: float | None = option(
+        "--kernel-timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        callback=_finite,
+        default=None,
+        help="End the context of a kernel that runs for so many seconds; default: let it run.",
+    )
+    report_usage: bool = option(default=False, help='Make a "usage" event of what a context did.')
+    clock: str = option(
+        type=click.Choice(CLOCKS),
+        default=WALL,
+        show_default=True,
+        help="What events measure: this machine's time, or what the board would take (modelled).",
+    )
+    capability: tuple[int, int] | None = option(
+        "--cc",
+        type=str,
+        convert=_capability,
+        help="Report this compute capability (M.m).",
+    )
+    strict_cpu: bool = option(
+        "--isolation",
+        type=click.Choice(["default", "strict"]),
+        option_default="default",
+        is_flag=False,
+        convert=lambda isolation: isolation == "strict",
+        help="strict: a slice gets its share of CPU time and no more.",
+    )
+    weak_sandbox: bool = option(
+        "--allow-weak-sandbox",
+        help="Start contexts even where the kernel can confine their workers neither by Landlock"
+        " nor by namespaces. Always so with --token, where program and worker are one user's.",
+    )
+    own_uids: bool
+    cache_root: Path
+
+    @property
+    def modelled(self) -> bool:
+        """Return whether events measure the board's time."""
+        return self.clock == MODELLED
+
+    @property
+    def first_uid(self) -> int | None:
+        """Return the user of workers in the first slot; None: gpud's own."""
+        return FIRST_WORKER_UID if self.own_uids else None
+
+    def capability_of(self, instance: MigInstance) -> tuple[int, int]:
+        """Return the compute capability that an instance reports."""
+        return self.capability or instance.gpu.board.compute_capability
