@@ -9,15 +9,21 @@ from prometheus_client.registry import Collector
 from device_plugin import serving
 from device_plugin.errors import AgentError
 from device_plugin.exporter import labels
-from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OfGpu, OfInstance, told
+from device_plugin.exporter.families import (
+    OF_GPU,
+    OF_INSTANCE,
+    OF_NODE,
+    UP,
+    Family,
+    is_of_dcgm,
+    told,
+)
 from device_plugin.exporter.labels import Labels
 from device_plugin.exporter.source import Source
 from device_plugin.serving import Answer
 from vgpu_sim.hal.admin import Inventory
 from vgpu_sim.hal.management import DRIVER_RELEASE
-from vgpu_sim.hal.modelled import MODELLED
 
-_THEIRS = "DCGM_"  # names that are not ours to choose
 _log = logging.getLogger(__name__)
 
 
@@ -30,29 +36,14 @@ class InventoryCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families, each once."""
-        up = GaugeMetricFamily("tessera_gpud_up", "Whether gpud answers the exporter.")
         try:
             node = self._source.inventory()
         except AgentError as err:
             _log.warning("no figures: %s", err)
-            up.add_metric((), 0)
-            yield up
+            family = _family(UP)
+            _add(family, UP, {}, 0)
+            yield family
             return
-        up.add_metric((), 1)
-        yield up
-        yield GaugeMetricFamily(
-            "tessera_node_budget_bytes",
-            "Node memory behind the device memory of all instances.",
-            node.budget.total_bytes,
-        )
-        yield GaugeMetricFamily(
-            "tessera_node_budget_used_bytes", "How much of it is in use.", node.budget.used_bytes
-        )
-        yield GaugeMetricFamily(
-            "tessera_event_clock_modelled",
-            "Whether CUDA events measure what the board would take, and not the node's time.",
-            node.clock == MODELLED,
-        )
         yield from self._families(node)
 
     def _families(self, node: Inventory) -> Iterator[Metric]:
@@ -63,6 +54,10 @@ class InventoryCollector(Collector):
             for gpu in node.gpus
             for one in gpu.instances
         ]
+        for of_node in OF_NODE:
+            family = _family(of_node)
+            _add(family, of_node, {}, of_node.value(node))
+            yield family
         for of_gpu in OF_GPU:
             family = _family(of_gpu)
             for gpu, named in gpus:
@@ -75,16 +70,16 @@ class InventoryCollector(Collector):
             yield family
 
 
-def _family(row: OfGpu | OfInstance) -> Metric:
+def _family(row: Family) -> Metric:
     if row.kind == "gauge":
         return GaugeMetricFamily(row.name, told(row))
-    if row.name.startswith(_THEIRS):
+    if is_of_dcgm(row):
         # In OpenMetrics a counter's name ends in _total, and dashboards ask for this one.
         return Metric(row.name, told(row), "unknown")
     return CounterMetricFamily(row.name, told(row))
 
 
-def _add(family: Metric, row: OfGpu | OfInstance, named: Labels, value: float) -> None:
+def _add(family: Metric, row: Family, named: Labels, value: float) -> None:
     suffix = "_total" if family.type == "counter" else ""
     family.add_sample(row.name + suffix, named, float(value))
 
@@ -96,7 +91,7 @@ def exposition(collector: Collector, accept: str) -> Answer:
         return given
     body = given.body
     for row in (*OF_GPU, *OF_INSTANCE):
-        if row.kind == "counter" and row.name.startswith(_THEIRS):
+        if row.kind == "counter" and is_of_dcgm(row):
             kind = f"# TYPE {row.name} ".encode()
             body = body.replace(kind + b"untyped", kind + b"counter")
     return Answer(given.status, body, given.content_type)

@@ -7,41 +7,94 @@ with code 409.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.exposition import choose_encoder
 
 REGISTRY: Final = CollectorRegistry()
 ProcessCollector(registry=REGISTRY)
 
-RECONCILES: Final = Counter(
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A metric. ``unit`` and ``note`` are for docs/metrics-reference.md, made of ``declared()``."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...]
+    unit: str
+    note: str = ""
+
+    def family(self) -> GaugeMetricFamily:
+        """Return an empty family of a gauge that is collected."""
+        return GaugeMetricFamily(self.name, self.help, labels=self.labels)
+
+
+_DECLARED: Final[list[Declared]] = []
+
+
+def declared() -> tuple[Declared, ...]:
+    """Return all metrics of the modules that are loaded."""
+    return tuple(_DECLARED)
+
+
+def collected(name: str, text: str, labels: tuple[str, ...], unit: str, note: str = "") -> Declared:
+    """Declare a gauge that a collector makes when it is asked for."""
+    return _declare(Declared(name, "gauge", text, labels, unit, note))
+
+
+def _declare(one: Declared) -> Declared:
+    _DECLARED.append(one)
+    return one
+
+
+def _counter(name: str, text: str, labels: tuple[str, ...], unit: str, note: str = "") -> Counter:
+    _declare(Declared(name, "counter", text, labels, unit, note))
+    return Counter(name, text, labels, registry=REGISTRY)
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...], unit: str) -> Gauge:
+    _declare(Declared(name, "gauge", text, labels, unit))
+    return Gauge(name, text, labels, registry=REGISTRY)
+
+
+def _histogram(
+    name: str, text: str, labels: tuple[str, ...], unit: str, buckets: tuple[float, ...]
+) -> Histogram:
+    _declare(Declared(name, "histogram", text, labels, unit))
+    return Histogram(name, text, labels, registry=REGISTRY, buckets=buckets)
+
+
+RECONCILES: Final = _counter(
     "controller_runtime_reconcile",
     "Reconciliations, by kind and result (success, error).",
-    ["controller", "result"],
-    registry=REGISTRY,
+    ("controller", "result"),
+    "reconciliations",
 )
-RECONCILE_SECONDS: Final = Histogram(
+RECONCILE_SECONDS: Final = _histogram(
     "controller_runtime_reconcile_time_seconds",
     "Length of a reconciliation.",
-    ["controller"],
+    ("controller",),
+    "s",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
-    registry=REGISTRY,
 )
-QUEUE_DEPTH: Final = Gauge(
-    "workqueue_depth", "Keys that wait for a worker.", ["name"], registry=REGISTRY
-)
-LEADER: Final = Gauge(
+QUEUE_DEPTH: Final = _gauge("workqueue_depth", "Keys that wait for a worker.", ("name",), "keys")
+LEADER: Final = _gauge(
     "leader_election_master_status",
     "Whether this process holds the lease.",
-    ["name"],
-    registry=REGISTRY,
+    ("name",),
+    "0 or 1",
 )
-REQUESTS: Final = Counter(
+REQUESTS: Final = _counter(
     "rest_client_requests",
     "Requests to the API server, by method and code (<error>: no answer).",
-    ["method", "code"],
-    registry=REGISTRY,
+    ("method", "code"),
+    "requests",
+    'watches aside; conflicts are those with `code="409"`',
 )
 NO_ANSWER: Final = "<error>"
 

@@ -1,0 +1,87 @@
+"""docs/metrics-reference.md has what the programs export, and nothing else."""
+
+import dataclasses
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+from scraped_node import scrape
+from scraped_operator import operator_scrape
+
+from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OF_NODE
+from device_plugin.metrics import COUNTERS, AgentMetrics
+from gpu_operator import metrics
+from gpu_operator.app import object_metrics
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "metrics-reference.md"
+EXPORTED = {
+    "The exporter": scrape,
+    "The operator": operator_scrape,
+    "The node agent": lambda: generate_latest(AgentMetrics()).decode(),
+}
+
+
+def test_the_page_is_what_the_declarations_say() -> None:
+    rendered = runpy.run_path(str(ROOT / "docs" / "metrics_page.py"))["render"]()
+    assert PAGE.read_text(encoding="utf-8") == rendered, (
+        "run: python docs/metrics_page.py > docs/metrics-reference.md"
+    )
+
+
+def _listed(section: str) -> dict[str, str]:
+    """Return the types of the metrics that a section of the page lists, by name."""
+    (text,) = re.findall(
+        rf"^## {section}$(.*?)(?=^## |\Z)",
+        PAGE.read_text(encoding="utf-8"),
+        re.DOTALL | re.MULTILINE,
+    )
+    rows = [line.strip("|").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    names = [cells[0].strip(" `") for cells in rows]
+    assert len(set(names)) == len(names)
+    kinds = {"counter", "gauge", "histogram"}
+    return {
+        name: next(cell.strip() for cell in cells if cell.strip() in kinds)
+        for name, cells in zip(names, rows, strict=True)
+    }
+
+
+@pytest.mark.parametrize("program", EXPORTED)
+def test_every_metric_that_a_program_exports_is_on_the_page_and_no_other(program: str) -> None:
+    exported: dict[str, str] = {}
+    for family in parsed(EXPORTED[program]()):
+        if family.name.endswith("_created"):
+            continue  # when a counter began: the client library's own
+        total = family.type == "counter" and not family.name.startswith("DCGM_")
+        exported[family.name + ("_total" if total else "")] = family.type
+    listed = _listed(program)
+    if program == "The operator":
+        listed |= _listed("The operator's process")
+    assert exported == listed
+
+
+def test_labels_are_those_that_are_declared() -> None:
+    assert object_metrics.ObjectCollector, "importing it declares what it collects"
+    declared = {one.name: set(one.labels) for one in metrics.declared()}
+    declared |= {one.name: set(one.values) for one in COUNTERS}
+    text = operator_scrape() + generate_latest(AgentMetrics()).decode()
+    seen = {
+        family.name: set(sample.labels) - {"le"}
+        for family in parsed(text)
+        for sample in family.samples
+        if family.name in declared
+    }
+    assert seen.keys() >= {"tessera_gpu_slices", "rest_client_requests", "tessera_agent_passes"}
+    assert {name: declared[name] for name in seen} == seen
+
+
+def test_every_declaration_has_a_unit_and_a_help_text() -> None:
+    rows = (*OF_NODE, *OF_GPU, *OF_INSTANCE, *COUNTERS, *metrics.declared())
+    assert len({one.name for one in rows}) == len(rows)
+    for one in rows:
+        assert dataclasses.is_dataclass(one)
+        assert one.unit, one.name
+        assert one.help, one.name
