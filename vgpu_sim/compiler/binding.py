@@ -121,7 +121,7 @@ _MEMORY = f"""## Parameters, variables and addresses
 `sm_80` loads on compute capability 8.0 and above; `sm_90a` on 9.0 alone; `sm_100f` on 10.x from
 10.0 on. Anything else is refused. `texmode_*` and `debug` have no effect; `map_f64_to_f32` is
 refused. An instruction or special register that a file's own `.target` or `.version` does not have
-makes the file invalid, as for any driver: `compiler/ptx/grammar/requirements.py` is the table.
+makes the file invalid, as for any driver: its row in `compiler/ptx/grammar` says which.
 
 ## Physical registers
 

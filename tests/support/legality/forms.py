@@ -10,9 +10,7 @@ from legality.assembler import Kernel
 from vgpu_sim.compiler.legality.signatures import Wanted, signatures
 from vgpu_sim.compiler.legality.types import Type
 from vgpu_sim.compiler.ptx.grammar import first_error, requirements, rows
-from vgpu_sim.compiler.ptx.grammar.matrix import MATRIX
-from vgpu_sim.compiler.ptx.grammar.memory import MEMORY
-from vgpu_sim.compiler.ptx.grammar.scalar import SCALAR
+from vgpu_sim.compiler.ptx.grammar.tables import TABLES
 
 _MOST_OF_A_ROW = 24
 _SEED = 20
@@ -224,7 +222,7 @@ def _others(wanted: Wanted, number: int) -> Iterator[str]:
 
 
 def _rows() -> Iterator[tuple[str, str, rows.Row]]:
-    for table in (SCALAR, MEMORY, MATRIX):
+    for table in TABLES:
         family = ""
         for line in table.replace("\n        ", " ").splitlines():
             if line.startswith("# 9.7"):

@@ -1,8 +1,7 @@
 """Instructions against their forms' operands and the file's own ``.target`` and ``.version``.
 
-A driver refuses a file that breaks either. The tables are ``ptx.grammar.requirements`` and, for
-operands, ``ptx.grammar.signatures``. The file is held to its first target: further ones are
-options.
+A driver refuses a file that breaks either. What an instruction takes and needs is in its row in
+``ptx.grammar.tables``. The file is held to its first target: further ones are options.
 """
 
 from collections.abc import Iterator

@@ -1,14 +1,13 @@
-"""The table of ``ptx.grammar.signatures``, read: the operands that a spelled instruction takes."""
+"""The operands that a spelled instruction takes, by its rows in ``ptx.grammar.tables``."""
 
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from vgpu_sim.compiler.legality.types import Type, named, widened
 from vgpu_sim.compiler.ptx import grammar
 from vgpu_sim.compiler.ptx.grammar.requirements import Condition, condition
-from vgpu_sim.compiler.ptx.grammar.signatures import SIGNATURES
+from vgpu_sim.compiler.ptx.grammar.tables import Statement, statements
 
 _MAX_CACHED_SPELLINGS = 4096
 _TOKEN = re.compile(
@@ -21,7 +20,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One operand of a form, as ``ptx.grammar.signatures`` says it.
+    """One operand of a form, as ``ptx.grammar.tables`` describes it.
 
     ``what`` is ``type`` (see ``type``) or the word of the table; ``count`` the elements of a
     vector, 0 for none; ``pair`` is ``p`` or ``P`` where ``|`` and a predicate may or must follow.
@@ -120,15 +119,17 @@ def _type(what: str, types: list[Type]) -> Type | None:
 
 @cache
 def _rows() -> dict[str, tuple[_Row, ...]]:
-    found: dict[str, list[_Row]] = defaultdict(list)
-    for line in SIGNATURES.splitlines():
-        if not line or line.startswith("#"):
-            continue
-        form, _, lists = f"{line} ".partition(" : ")
-        opcodes, *tokens = form.split()
-        types = next((int(token[1:]) for token in tokens if token.startswith("#")), 0)
-        words = [token for token in tokens if not token.startswith("#")]
-        operands = tuple(tuple(one.split()) for one in lists.split(" / "))
-        for opcode in opcodes.split("|"):
-            found[opcode].append(_Row(types, condition(words), operands))
-    return {opcode: tuple(rows) for opcode, rows in found.items()}
+    found = {}
+    for opcode, stated in statements().items():
+        own_row_last = sorted((one for one in stated if one.operands), key=lambda one: one.is_row)
+        if own_row_last:
+            found[opcode] = tuple(map(_row, own_row_last))
+    return found
+
+
+def _row(stated: Statement) -> _Row:
+    types = next((int(word[1:]) for word in stated.words if word.startswith("#")), 0)
+    words = [word for word in stated.words if not word.startswith("#")]
+    lists = "" if stated.operands == "-" else stated.operands
+    operands = tuple(tuple(one.split()) for one in lists.split(" / "))
+    return _Row(types, condition(words), operands)

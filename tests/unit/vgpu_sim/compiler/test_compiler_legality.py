@@ -4,7 +4,7 @@ import pytest
 
 from vgpu_sim.compiler import Diagnostic, InvalidPtxError, compile_ptx
 from vgpu_sim.compiler.ptx import grammar
-from vgpu_sim.compiler.ptx.grammar import requirements, rows
+from vgpu_sim.compiler.ptx.grammar import requirements, rows, tables
 
 REGISTERS = ".reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .b128 %q<2>; .reg .pred %p<3>;"
 
@@ -96,19 +96,20 @@ def test_a_function_that_nobody_calls_counts_too() -> None:
     assert len(_messages("ret;", "sm_75", "8.0", header)) == 1
 
 
-def test_every_row_is_about_instructions_and_words_that_exist() -> None:
+def test_every_line_of_the_tables_is_about_words_that_its_instruction_has() -> None:
     known = grammar.instructions()
-    for opcode, needed in requirements._rows().items():
+    for opcode, stated in tables.statements().items():
         assert opcode in known, opcode
-        for row in needed:
-            words = [word for wanted in row.applies.wanted for word in wanted]
-            for word in (*words, *row.applies.absent):
-                assert any(_knows(known, opcode, word) for opcode in _opcodes(row)), (opcode, word)
+        for line in stated:
+            words = [word for word in line.words if not word.startswith("#")]
+            applies = requirements.condition(words)
+            for wanted in applies.wanted:
+                assert any(_knows(known, opcode, word) for word in wanted), (opcode, line)
+            named = {one for word in words if word[0] not in "!.$" for one in word.split("|")}
+            named -= {one for one in named if one.endswith("*")}
+            for word in (*named, *applies.absent, *applies.end):
+                assert _knows(known, opcode, word), (opcode, word)
     assert requirements._specials().keys() <= grammar.SPECIAL_REGISTERS.keys()
-
-
-def _opcodes(row: object) -> list[str]:
-    return [opcode for opcode, found in requirements._rows().items() if row in found]
 
 
 def _knows(known: dict[str, tuple[rows.Row, ...]], opcode: str, word: str) -> bool:

@@ -15,7 +15,7 @@ from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxErr
 from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS
 from vgpu_sim.compiler.lower.table import FORMS
 from vgpu_sim.compiler.ptx import grammar, parse
-from vgpu_sim.compiler.ptx.grammar import rows
+from vgpu_sim.compiler.ptx.grammar import rows, tables
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "ptx"
 SPELLINGS = (GOLDEN / "spellings.txt").read_text().split()
@@ -178,3 +178,45 @@ def test_later_directives_are_known() -> None:
     )
     assert [d.name for d in module.functions[0].directives] == [".language", ".minperctamemory"]
     assert module.sections[0].name == ".nv_intermediate_source_section"
+
+
+_SIMD = {"vadd", "vsub", "vavrg", "vabsdiff", "vmin", "vmax", "vset"}
+WITHOUT_OPERANDS = {"brx", "call", "ldmatrix", "mma", "mov", "stmatrix", "wmma"}
+WITHOUT_OPERANDS |= {f"{name}{lanes}" for name in _SIMD for lanes in (2, 4)}
+"""Instructions whose operands are checked by the lowering alone, or by ``legality.moves``."""
+
+
+def test_every_instruction_that_is_lowered_has_a_row_with_its_operands() -> None:
+    lowered = {form.opcode for form in FORMS}
+    assert lowered <= grammar.instructions().keys()
+    stated = tables.statements()
+    silent = {one for one in lowered if not any(line.operands for line in stated.get(one, ()))}
+    assert silent == WITHOUT_OPERANDS
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("bfe $word : =1 1 u32", [("=1 1 u32", "")]),
+        ("dp4a $int32 : =s32 1 : 61 5.0", [("=s32 1", "61 5.0")]),
+        ("tanh f32\n  bf16 : : 90 7.8", [("", "90 7.8")]),
+        ("exit : -", [("-", "")]),
+        ("lop3 b32\n        : =b32\n  and|or : imm : 70 8.2", [("=b32", ""), ("imm", "70 8.2")]),
+        ("ret uni?", []),
+    ],
+)
+def test_a_row_states_operands_and_needs(
+    table: str, expected: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "TABLES", (table,))
+    found = [one for stated in tables.statements.__wrapped__().values() for one in stated]
+    assert [(one.operands, one.need) for one in found] == expected
+    assert len(rows.read(table)) == 1
+
+
+def test_operands_of_an_instruction_stand_in_one_of_its_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables, "TABLES", ("add $int : =1 1 1\nadd cc $word : =1 1 1",))
+    with pytest.raises(ValueError, match="several rows of add state its operands"):
+        tables.statements.__wrapped__()

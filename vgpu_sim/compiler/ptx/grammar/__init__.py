@@ -1,18 +1,16 @@
 """Which instructions, modifiers and special registers PTX has: what is not here is no PTX.
 
-The tables follow the syntax sections of PTX ISA 9.4. They say how an instruction may be spelled,
-not what its operands are nor which target has it. Where PTX lists dozens of forms of one
-instruction (matrices, bulk copies), one row here allows all of them and some that do not exist;
+The tables follow the syntax sections of PTX ISA 9.4. A row has how an instruction may be spelled,
+its operands, and which target and version have it (``tables``). Where PTX lists dozens of forms of
+one instruction (matrices, bulk copies), one row here allows all of them and some that do not exist;
 such are refused as not supported. No row refuses what PTX allows.
 """
 
 from functools import cache, lru_cache
 
 from vgpu_sim.compiler.ptx.grammar import rows
-from vgpu_sim.compiler.ptx.grammar.matrix import MATRIX
-from vgpu_sim.compiler.ptx.grammar.memory import MEMORY
 from vgpu_sim.compiler.ptx.grammar.registers import SPECIAL_REGISTERS
-from vgpu_sim.compiler.ptx.grammar.scalar import SCALAR
+from vgpu_sim.compiler.ptx.grammar.tables import TABLES
 from vgpu_sim.compiler.ptx.grammar.words import FLAGS
 
 LATEST_VERSION = (9, 4)
@@ -52,7 +50,7 @@ _ORDERED = frozenset(f"{_IN_ORDER} tex tld4 txq suld sust sured suq".split())
 def instructions() -> dict[str, tuple[rows.Row, ...]]:
     """Return the forms of every instruction, by opcode."""
     found: dict[str, tuple[rows.Row, ...]] = {}
-    for table in (SCALAR, MEMORY, MATRIX):
+    for table in TABLES:
         for opcode, forms in rows.read(table).items():
             found[opcode] = found.get(opcode, ()) + forms
     return found

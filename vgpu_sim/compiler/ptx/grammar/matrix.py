@@ -2,7 +2,7 @@
 
 MATRIX = """
 # 9.7.16 Warp-Level Matrix Instructions
-wmma    load a|b|c sync aligned $layout $shape global|shared|shared::cta? $element
+wmma    load a|b|c sync aligned $layout $shape global|shared|shared::cta? $element : : 70 6.0
 wmma    store d sync aligned $layout $shape global|shared|shared::cta? $element
 wmma    mma sync aligned $layout $layout $shape f16|f32 f16|f32
 wmma    mma [ xor|and popc ] sync aligned $layout $layout $shape s32 b1 b1 s32
@@ -10,21 +10,24 @@ wmma    mma sync aligned $layout $layout $shape $rnd? f32|f64|s32 $element $elem
         satfinite?
 mma     [ sp|sp::ordered_metadata? sync aligned ] $shape $layout $layout [ $kind? block_scale?
         $scale_vec? satfinite? ] f16|f32|f64|s32 $element $element f16|f32|f64|s32
-        ue8m0|ue4m3|$rnd?
+        ue8m0|ue4m3|$rnd?   : : 70 6.4
+  sp|sp::*                  : : 80 7.1
+  kind::*                   : : 120a/120f/121a 8.7
 mma     sync aligned $shape $layout $layout s32 b1 b1 s32 xor|and popc
-ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8
+ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 75 6.5
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b8x16 b6x16_p32|b4x16_p64
 ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] s8 s4
-stmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8
-movmatrix sync aligned m8n8 trans b16
+stmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8 : : 90 7.8
+movmatrix sync aligned m8n8 trans b16        : =b32 !b32 : 75 7.8
 
 # 9.7.17 Asynchronous Warpgroup-Level Matrix Instructions
-wgmma   mma_async sp? sync aligned $shape satfinite? f16|f32|s32 $element $element
+wgmma   mma_async sp? sync aligned $shape satfinite? f16|f32|s32 $element $element : : 90a 8.0
 wgmma   mma_async sp? sync aligned $shape s32 b1 b1 and popc
 wgmma   fence|commit_group|wait_group sync aligned
 
 # 9.7.18 TensorCore 5th Generation Instructions
 tcgen05 alloc [ $cta_group exclusive? sync aligned shared::cta? ] b32
+        : : 100a/100f/101a/101f/103a/110a/110f 8.6
 tcgen05 dealloc [ $cta_group exclusive? sync aligned ] b32
 tcgen05 relinquish_alloc_permit $cta_group sync aligned
 tcgen05 ld [ sync aligned spcompress|spcompress::*? ] $block $num [ pack::16b? ] b32

@@ -4,14 +4,16 @@ A row is an instruction and its modifiers in order, without their dots: ``fma $r
 ``$rnd`` is one of a class of words, ``a|b`` one of several, ``?`` marks what may be left out, and
 ``sp::*`` takes every word that begins with ``sp::``; a row that ends in ``$$data`` is several, one
 with each end of that name. Between ``[`` and ``]`` order does not matter.
-An indented line continues the one before; one that begins with ``#`` names the sections of PTX ISA
-that the rows below are from.
+A line of eight blanks continues the one before; one that begins with ``#`` names the sections of
+PTX ISA that the rows below are from. ``tables`` describes what stands after a colon, and lines of
+two blanks.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from vgpu_sim.compiler.ptx.grammar.tables import forms
 from vgpu_sim.compiler.ptx.grammar.words import CLASSES, TAILS, TYPES
 
 
@@ -99,9 +101,7 @@ def read(text: str) -> Mapping[str, tuple[Row, ...]]:
         ValueError: a bracket is not closed, or a class of words does not exist.
     """
     rows: dict[str, list[Row]] = defaultdict(list)
-    for line in text.replace("\n        ", " ").splitlines():
-        if not line or line.startswith("#"):
-            continue
+    for line in forms(text):
         head, _, tail = line.partition("$$")
         for end in TAILS[tail] if tail else ("",):
             opcodes, *tokens = f"{head} {end}".split()
