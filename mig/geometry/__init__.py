@@ -1,5 +1,7 @@
 """Boards, profiles and placements as data, each row with its source; names derived from bytes."""
 
+from boards.record import Provenance
+from boards.record.nvml import ComputeInstanceProfile, GpuInstanceProfile
 from mig.geometry.boards import Board
 from mig.geometry.catalogue import BOARDS, board
 from mig.geometry.compute import ComputePlace, ComputeProfile
@@ -14,9 +16,7 @@ from mig.geometry.naming import (
     profile_name,
     resource_name,
 )
-from mig.geometry.nvml import ComputeInstanceProfile, GpuInstanceProfile
 from mig.geometry.profiles import DeviceProfile, Engines, Instance, Placement, Profile
-from mig.geometry.provenance import Provenance
 
 __all__ = [
     "BOARDS",

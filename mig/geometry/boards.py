@@ -3,11 +3,11 @@
 import re
 from dataclasses import dataclass
 
+from boards.record import Provenance
 from mig.errors import IllegalLayoutError, UnknownProfileError
 from mig.geometry import naming
 from mig.geometry.compute import ComputePlace
 from mig.geometry.profiles import DeviceProfile, Engines, Instance, Profile
-from mig.geometry.provenance import Provenance
 
 _NARROW = re.compile(r"([1-9])c\.", re.ASCII)
 

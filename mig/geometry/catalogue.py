@@ -1,14 +1,20 @@
-"""The boards that exist, by key."""
+"""The boards that are simulated, by key."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from boards import RECORDS
 from mig.errors import UnknownBoardError
 from mig.geometry.boards import Board
 from mig.geometry.rows import build
-from mig.geometry.tables import TABLES
 
-BOARDS: Mapping[str, Board] = MappingProxyType({table.key: build(table) for table in TABLES})
+BOARDS: Mapping[str, Board] = MappingProxyType(
+    {
+        record.key: build(record, record.device.geometry)
+        for record in RECORDS.values()
+        if record.device is not None
+    }
+)
 
 
 def board(key: str) -> Board:

@@ -7,9 +7,9 @@ their runs of slices do not overlap: there is no other rule.
 
 from dataclasses import dataclass
 
+from boards.record import Provenance
+from boards.record.nvml import ComputeInstanceProfile as Ci
 from mig.geometry import naming
-from mig.geometry.nvml import ComputeInstanceProfile as Ci
-from mig.geometry.provenance import Provenance
 
 # GPU instance slices -> compute instance slices -> starts inside the GPU instance.
 _STARTS: dict[int, dict[int, tuple[int, ...]]] = {

@@ -7,11 +7,11 @@ that MIG does not divide is an instance too, of the profile ``Board.whole``.
 from dataclasses import dataclass
 from operator import add, le, sub
 
+from boards.record import Provenance
+from boards.record.nvml import GpuInstanceProfile
 from mig.errors import IllegalLayoutError
 from mig.geometry import naming
 from mig.geometry.compute import ComputePlace, ComputeProfile
-from mig.geometry.nvml import GpuInstanceProfile
-from mig.geometry.provenance import Provenance
 
 
 @dataclass(frozen=True, slots=True)

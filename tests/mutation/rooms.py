@@ -93,7 +93,7 @@ ROOMS = (
         ),
     ),
     Room("facts", ("facts/*.py",), (("tests/unit/facts",),)),
-    Room("mig", ("mig/**/*.py",), (("tests/unit/mig",),)),
+    Room("mig", ("boards/**/*.py", "mig/**/*.py"), (("tests/unit/boards", "tests/unit/mig"),)),
     Room(
         "operator",
         ("operator/gpu_operator/**/*.py",),

@@ -22,6 +22,7 @@ STAGE_LIMIT_S = 900
 _LIBRARIES = "vgpu_sim/native/lib"
 _IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = (
+    "boards",
     "operator",
     "device_plugin",
     "kubelet_conformance",

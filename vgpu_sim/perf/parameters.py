@@ -10,16 +10,12 @@ from typing import Final
 
 import numpy as np
 
+from boards import RECORDS
 from vgpu_sim.perf.errors import UnknownModel
 from vgpu_sim.perf.residual import Residual
 
 Values = Mapping[str, float]
 FILES: Final = resources.files("vgpu_sim.perf") / "fitted"
-# A board that nobody has measured takes the parameters of its sibling, and its own data sheet.
-DONORS: Final = {"a100-40gb": "a100-80gb", "a30": "a100-80gb", "h100-nvl": "h100-80gb"}
-# Families whose tables leave boards out, and whose parameters those take: of streams they are
-# shares of the data sheet's rates, and a launch.
-_LENDERS: Final = {"stream": {"a100-80gb": "h100-80gb", "gb200": "b200", "rtx-pro-6000": "l40s"}}
 # Types that nobody measured, and whose parameters they take: rates and sizes stay their own.
 _ALIKE: Final = {"fp16": "bf16", "tf32": "bf16"}
 _SAME_RATE: Final = ("fp16",)
@@ -97,8 +93,7 @@ def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
     Raises:
         UnknownModel: there are neither.
     """
-    measured = DONORS.get(board, board)
-    measured = _LENDERS.get(family, {}).get(measured, measured)
+    measured = _measured(family, board)
     like = _ALIKE.get(dtype, dtype)
     key = f"{measured}/{like}/{library}"
     if key not in _table(family):
@@ -115,6 +110,20 @@ def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
         notes.append(f"{dtype} was not measured: taken to run as {like} does, at its own rate")
         found = found if dtype in _SAME_RATE else replace(found, residual=None)
     return replace(found, note="; ".join(notes))
+
+
+def _measured(family: str, board: str) -> str:
+    """Return the board whose parameters of a family this one takes, by their records.
+
+    A board without measurements takes those of its sibling. Where a family's tables leave that out,
+    it takes a lender's: those of streams are shares of the data sheet's rates, and a launch.
+    """
+    record = RECORDS.get(board)
+    if record is not None and record.performance.sibling is not None:
+        record = RECORDS[record.performance.sibling]
+    if record is None:
+        return board
+    return record.performance.lenders.get(family, record.key)
 
 
 @functools.cache

@@ -1,12 +1,14 @@
 """The boards' tables: names, placements, engines, memory and compute instances."""
 
+from dataclasses import replace
+
 import pytest
 
+from boards import a30
 from mig import geometry
 from mig.errors import IllegalLayoutError, UnknownBoardError, UnknownProfileError
 from mig.geometry import BOARDS, MIB, Instance, Provenance, naming
-from mig.geometry.rows import BoardTable, build
-from mig.geometry.tables import TABLES, a30
+from mig.geometry.rows import build
 
 EVERY_PROFILE = [
     pytest.param(board, profile, id=f"{board.key}-{profile.name}")
@@ -66,9 +68,8 @@ def lgipp(profile):
     return f"{{{','.join(map(str, profile.starts))}}}:{profile.size}"
 
 
-def test_every_table_is_a_board():
-    assert list(BOARDS) == list(NAMES)
-    assert list(BOARDS) == [table.key for table in TABLES]
+def test_boards_are_listed_by_generation():
+    assert [key for key in BOARDS if key in NAMES] == list(NAMES)
 
 
 @pytest.mark.parametrize("key", NAMES)
@@ -266,11 +267,10 @@ def test_compute_instances_fit_their_gpu_instance(board, profile):
         assert ci.is_full or ci.provenance in (Provenance.DERIVED, Provenance.HARDWARE)
 
 
-def test_a_table_without_the_whole_gpu_is_refused():
-    table = a30.TABLE
-    fields = {name: getattr(table, name) for name in BoardTable.__slots__}
-    with pytest.raises(ValueError, match="table a30 has no row for the whole GPU"):
-        build(BoardTable(**{**fields, "rows": table.rows[:-1]}))
+def test_a_record_without_the_whole_gpu_is_refused():
+    geometry = a30.RECORD.device.geometry
+    with pytest.raises(ValueError, match="record a30 has no row for the whole GPU"):
+        build(a30.RECORD, replace(geometry, rows=geometry.rows[:-1]))
 
 
 # Board totals in MiB and the names' figures for 1, 2, 4 and 8 eighths as the vendor writes them.

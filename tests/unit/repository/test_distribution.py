@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = (
+    "boards",
     "operator/gpu_operator",
     "device_plugin",
     "kubelet_conformance",

@@ -28,6 +28,7 @@ PLANTED = {
         "import device_plugin.dp",
     ),
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
+    "Records of boards use the standard library only": ("boards/record/board.py", "import yaml"),
     "The document of facts uses the standard library only": ("facts/fields.py", "import pydantic"),
     "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
@@ -37,6 +38,10 @@ PLANTED = {
     "Inside the node agent": (
         "device_plugin/inventory/model.py",
         "import device_plugin.dp.service",
+    ),
+    "Inside a board's record": (
+        "boards/record/provenance.py",
+        "import boards.record.geometry",
     ),
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
@@ -104,7 +109,7 @@ def lint_imports(directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-PACKAGES = ("operator", "device_plugin", "kubelet_conformance", "facts", "mig", "rdma", "vgpu_sim")
+PACKAGES = ("boards", "operator", "device_plugin", "kubelet_conformance", "facts", "mig", "rdma", "vgpu_sim")
 
 
 @pytest.fixture
@@ -203,6 +208,7 @@ def test_the_environment_has_one_reader_in_each_package() -> None:
     readers = {
         path.relative_to(ROOT)
         for package in (
+            "boards",
             "operator/gpu_operator",
             "device_plugin",
             "facts",

@@ -15,6 +15,7 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from boards.record import ARCHITECTURES
 from facts.document import GpuFacts
 from mig.errors import MigError
 from mig.geometry import WHOLE, Board, DeviceProfile
@@ -30,7 +31,6 @@ from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run import run_hca, run_stats
 from vgpu_sim.fabric.wire import WireInterface
-from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
+from boards.record import ARCHITECTURES
 from vgpu_sim.gpud.model import MigInstance
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.modelled import CLOCKS, MODELLED, WALL

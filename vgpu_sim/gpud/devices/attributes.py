@@ -8,7 +8,8 @@ CUDA_ERROR_INVALID_VALUE.
 
 from enum import IntEnum
 
-from vgpu_sim.gpud.devices.silicon import ARCHITECTURES, BOARDS
+from boards.record import ARCHITECTURES
+from vgpu_sim.gpud.devices.silicon import BOARDS
 from vgpu_sim.gpud.model import MigInstance
 from vgpu_sim.hal import limits
 
@@ -175,7 +176,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.WARP_SIZE: limits.WARP_THREADS,
         a.MAX_PITCH: _INT_MAX,
         a.MAX_REGISTERS_PER_BLOCK: REGISTERS_PER_MULTIPROCESSOR,
-        a.CLOCK_RATE: figures.clock_khz,
+        a.CLOCK_RATE: figures.max_clock_khz,
         a.TEXTURE_ALIGNMENT: 512,
         a.GPU_OVERLAP: int(profile.engines.copy > 0),
         a.MULTIPROCESSOR_COUNT: instance.sm_count,

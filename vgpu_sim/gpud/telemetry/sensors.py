@@ -64,7 +64,7 @@ def read(board: Board, state: State, activity: Activity, uses: Iterable[Use]) ->
     sensors, silicon = figures.SENSORS[board.key], BOARDS[board.key]
     at_work = any(getattr(activity, field.name) > 0 for field in fields(Activity))
     used = tuple(uses)
-    max_clock_mhz, max_memory_mhz = silicon.clock_khz // 1000, silicon.memory_clock_khz // 1000
+    max_clock_mhz, max_memory_mhz = silicon.max_clock_khz // 1000, silicon.memory_clock_khz // 1000
     slow_memory_mhz = None if at_work else sensors.idle_memory_clock_mhz
     warmth = (state.temperature_c - figures.AMBIENT_C) / (figures.FULL_POWER_C - figures.AMBIENT_C)
     return Telemetry(

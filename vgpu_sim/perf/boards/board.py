@@ -1,28 +1,9 @@
 """A board: the figures that the models read, each with where it comes from."""
 
 from dataclasses import dataclass
-from enum import Enum, unique
 
+from boards.record import Figure
 from vgpu_sim.perf.errors import BadShape
-
-
-@unique
-class Source(Enum):
-    """Where a figure comes from."""
-
-    DATA_SHEET = "data sheet"  # of the product, or the white paper of its architecture
-    GUIDE = "guide"  # CUDA C++ Programming Guide, technical specifications per compute capability
-    DERIVED = "derived"  # follows by arithmetic from figures of the same board
-    MEASURED = "measured"  # what a real board reports of itself
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A number in the unit that its field names, its source, and the document or the arithmetic."""
-
-    value: float
-    source: Source
-    note: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ over ranges, never a list of shapes. SGLang's table for fp8 is in its source.
 from dataclasses import dataclass, replace
 from typing import Final
 
+from boards import RECORDS
+from boards.record import CublasException
 from vgpu_sim.perf.boards import Board
 
 VECTOR: Final = 1  # tokens of a kernel without tensor cores: a product of a matrix and a vector
@@ -20,19 +22,6 @@ class Tile:
     tokens: float
     bm: int
     bn: int
-
-
-@dataclass(frozen=True, slots=True)
-class Exceptional:
-    """Shapes for which a library takes a kernel that does not split k and hardly prefetches.
-
-    At most ``m`` tokens, ``n`` features, at most ``k``; ``stages`` is its pipeline's depth.
-    """
-
-    m: int
-    n: int
-    k: int
-    stages: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +44,7 @@ class Library:
     long_k: int = 8192
     few_tokens: int = 16
     deep_k: int = 2048
-    exception: Exceptional | None = None
+    exception: CublasException | None = None
     dispatch: tuple[Tile, ...] | None = None
 
 
@@ -71,8 +60,9 @@ _CUBLAS: Final = {
 }
 # By board: cuBLAS chooses otherwise on an H100 than on an H200, whose chips are the same.
 _EXCEPTIONS: Final = {
-    "h200": Exceptional(7, 1024, 2560, stages=1.5),
-    "b200": Exceptional(17, 1024, 2048, stages=2),
+    key: record.performance.cublas_exception
+    for key, record in RECORDS.items()
+    if record.performance.cublas_exception is not None
 }
 GENERAL: Final = "cublas without exceptions"  # as for a board that nobody has measured
 _SAME_AS_CUBLAS: Final = ("bf16", "fp16")

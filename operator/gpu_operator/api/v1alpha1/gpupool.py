@@ -7,6 +7,7 @@ from pydantic import Field
 from facts.document import GpuFacts
 from gpu_operator.api.v1alpha1.base import Model, Status
 from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
+from mig import geometry
 
 
 class Isolation(StrEnum):
@@ -80,8 +81,8 @@ class GPUPoolSpec(Model):
     board: str = Field(
         min_length=1,
         max_length=64,
-        description="Board to simulate, one of `tessera mig boards`: a30, a100-40gb, a100-80gb, "
-        "h100-80gb, h100-nvl, h200, b200, rtx-pro-6000.",
+        description="Board to simulate, one of `tessera mig boards`: "
+        f"{', '.join(geometry.BOARDS)}.",
     )
     count: int = Field(default=1, ge=1, le=8, description="GPUs per node.")
     node_budget: str | None = Field(

@@ -11,6 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from boards.record import ARCHITECTURES
 from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
 from vgpu_sim import config
@@ -19,7 +20,6 @@ from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StartFailed
 from vgpu_sim.cli.run import command
 from vgpu_sim.gpud.command import main as gpud
-from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 
 
 @pytest.mark.parametrize("key", BOARDS)

@@ -4,13 +4,30 @@ Placements are assumed to be Hopper's: no listing of B200's was found. The vendo
 gives one decoder and one JPEG engine for every row, which printed listings do contradict.
 """
 
-from mig.geometry import shapes as s
-from mig.geometry.provenance import Provenance
-from mig.geometry.rows import BoardTable, ProfileRow
+from typing import Final
+
+from boards.record import (
+    BoardRecord,
+    CublasException,
+    Device,
+    Figure,
+    Geometry,
+    Performance,
+    ProfileRow,
+    Provenance,
+    Sensors,
+    Silicon,
+    Source,
+    shapes as s,
+)
 
 HW = Provenance.HARDWARE
 DOC = Provenance.VENDOR_DOCUMENT
 DERIVED = Provenance.DERIVED
+
+# No data sheet has these figures; GB200's come from the same sources.
+REPORTED: Final = "cudaGetDeviceProperties on a board"
+FROM_RATE: Final = "bf16 rate / (SMs x 8192 flop a clock)"
 
 # fmt: off
 ROWS = (
@@ -36,18 +53,44 @@ ROWS = (
 )
 # fmt: on
 
-TABLE = BoardTable(
+RECORD = BoardRecord(
     key="b200",
+    order=70,
     product_name="NVIDIA B200",
     architecture="Blackwell",
     compute_capability=(10, 0),
-    pci_device_id=0x2901,
-    memory_mib=183359,
-    memory_provenance=HW,
-    sm_count=148,
-    placement_units=8,
-    compute_slices=7,
-    ci_sm_per_slice=18,
-    ci_provenance=DERIVED,
-    rows=ROWS,
+    data_sheet="NVIDIA HGX B200 data sheet, an eighth of it",
+    sms=Figure(148, Source.MEASURED, REPORTED),
+    l2_mb=Figure(126, Source.MEASURED, REPORTED),
+    power_w=1000,
+    performance=Performance(
+        boost_ghz=Figure(1.856, Source.DERIVED, FROM_RATE),
+        dram_gb_per_s=7700,
+        dram_gb=180,
+        link_gb_per_s=900,
+        pcie_gb_per_s=64,
+        vector_tflops=75.0,
+        tensor_tflops={
+            "bf16": 2250.0,
+            "fp16": 2250.0,
+            "tf32": 1125.0,
+            "fp8": 4500.0,
+            "nvfp4": 9000.0,
+        },
+        cublas_exception=CublasException(17, 1024, 2048, stages=2),
+    ),
+    device=Device(
+        geometry=Geometry(
+            pci_device_id=0x2901,
+            memory_mib=183359,
+            memory_provenance=HW,
+            placement_units=8,
+            compute_slices=7,
+            ci_sm_per_slice=18,
+            ci_provenance=DERIVED,
+            rows=ROWS,
+        ),
+        silicon=Silicon(max_clock_khz=1_965_000, memory_clock_khz=3_996_000, bus_bits=8192),
+        sensors=Sensors(idle_w=140, idle_clock_mhz=120),
+    ),
 )

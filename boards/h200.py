@@ -3,9 +3,19 @@
 Placements are assumed to be those that H100 prints: no listing of H200's was found.
 """
 
-from mig.geometry import shapes as s
-from mig.geometry.provenance import Provenance
-from mig.geometry.rows import BoardTable, ProfileRow
+from boards.h100_80gb import TENSOR_TFLOPS
+from boards.record import (
+    BoardRecord,
+    CublasException,
+    Device,
+    Geometry,
+    Performance,
+    ProfileRow,
+    Provenance,
+    Sensors,
+    Silicon,
+    shapes as s,
+)
 
 HW = Provenance.HARDWARE
 UNVERIFIED = Provenance.UNVERIFIED
@@ -29,18 +39,39 @@ ROWS = (
 )
 # fmt: on
 
-TABLE = BoardTable(
+RECORD = BoardRecord(
     key="h200",
+    order=60,
     product_name="NVIDIA H200",
     architecture="Hopper",
     compute_capability=(9, 0),
-    pci_device_id=0x2335,
-    memory_mib=143771,
-    memory_provenance=UNVERIFIED,
-    sm_count=132,
-    placement_units=8,
-    compute_slices=7,
-    ci_sm_per_slice=16,
-    ci_provenance=DERIVED,
-    rows=ROWS,
+    data_sheet="NVIDIA H200 data sheet; H100's chip",
+    sms=132,
+    l2_mb=50,
+    power_w=700,
+    performance=Performance(
+        boost_ghz=1.83,
+        dram_gb_per_s=4800,
+        dram_gb=141,
+        link_gb_per_s=450,
+        pcie_gb_per_s=64,
+        vector_tflops=66.9,
+        tensor_tflops=TENSOR_TFLOPS,
+        # cuBLAS chooses otherwise than on an H100, whose chip is the same.
+        cublas_exception=CublasException(7, 1024, 2560, stages=1.5),
+    ),
+    device=Device(
+        geometry=Geometry(
+            pci_device_id=0x2335,
+            memory_mib=143771,
+            memory_provenance=UNVERIFIED,
+            placement_units=8,
+            compute_slices=7,
+            ci_sm_per_slice=16,
+            ci_provenance=DERIVED,
+            rows=ROWS,
+        ),
+        silicon=Silicon(max_clock_khz=1_980_000, memory_clock_khz=3_201_000, bus_bits=6144),
+        sensors=Sensors(idle_w=75, idle_clock_mhz=345),
+    ),
 )

@@ -8,7 +8,7 @@ Printed listings of four eight-unit boards agree on every line here. Note what f
 
 from dataclasses import dataclass
 
-from mig.geometry.nvml import GpuInstanceProfile as Gi
+from boards.record.nvml import GpuInstanceProfile as Gi
 
 
 @dataclass(frozen=True, slots=True)
