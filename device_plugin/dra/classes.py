@@ -14,7 +14,7 @@ import yaml
 from gpu_operator.api.claim_devices import CLASS_DOMAIN, DRIVER
 from mig import geometry
 
-_HEAD: Final = "# Written by python -m device_plugin.dra.classes; boards are in boards.\n"
+_HEAD: Final = "# Written by python -m device_plugin.dra.classes; boards are in boards/.\n"
 
 
 def classes() -> Iterator[dict[str, Any]]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from boards import a30
+from boards import RECORDS, a30
 from mig import geometry
 from mig.errors import IllegalLayoutError, UnknownBoardError, UnknownProfileError
 from mig.geometry import BOARDS, MIB, Instance, Provenance, naming
@@ -68,8 +68,9 @@ def lgipp(profile):
     return f"{{{','.join(map(str, profile.starts))}}}:{profile.size}"
 
 
-def test_boards_are_listed_by_generation():
-    assert [key for key in BOARDS if key in NAMES] == list(NAMES)
+def test_every_record_of_a_device_is_a_board():
+    assert list(BOARDS) == list(NAMES)
+    assert list(BOARDS) == [key for key, record in RECORDS.items() if record.device is not None]
 
 
 @pytest.mark.parametrize("key", NAMES)
