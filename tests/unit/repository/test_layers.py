@@ -109,7 +109,16 @@ def lint_imports(directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-PACKAGES = ("boards", "operator", "device_plugin", "kubelet_conformance", "facts", "mig", "rdma", "vgpu_sim")
+PACKAGES = (
+    "boards",
+    "operator",
+    "device_plugin",
+    "kubelet_conformance",
+    "facts",
+    "mig",
+    "rdma",
+    "vgpu_sim",
+)
 
 
 @pytest.fixture

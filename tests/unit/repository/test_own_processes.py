@@ -8,7 +8,16 @@ import pytest
 from vgpu_sim.system import python_process
 
 ROOT = Path(__file__).parents[3]
-PRODUCT = ("boards", "vgpu_sim", "device_plugin", "operator", "facts", "rdma", "mig", "kubelet_conformance")
+PRODUCT = (
+    "boards",
+    "vgpu_sim",
+    "device_plugin",
+    "operator",
+    "facts",
+    "rdma",
+    "mig",
+    "kubelet_conformance",
+)
 STARTER = "vgpu_sim/system/python_process.py"
 
 
