@@ -23,7 +23,7 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
 # The end-to-end tests mostly wait, so all others run beside them. A test of processes that fails beside
-# others runs once more alone, and is named (tests/support/failed_alone.py).
+# others runs once more alone, and is named (tests/support/watches/failed_alone.py).
 test: venv judge ## everything: unit, golden, ABI and conformance tests, beside them the product on kind
 	@deploy/kind/up
 	@status=0; tests/beside tests '$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60' \
@@ -48,7 +48,7 @@ test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make 
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
 
 test-cost: venv ## what the last run of all tests took: CPU seconds per room, beside their budgets
-	@PYTHONPATH=tests/support $(BIN)/python -m cost_of_tests
+	@PYTHONPATH=tests $(BIN)/python -m support.watches.cost_of_tests
 
 # Measurements of real boards (82 MB), and others' device plugins and NVML programs, built from Go
 # modules: without them the tests of accuracy and of agreement are skipped, and say so.
@@ -56,17 +56,18 @@ judge: venv
 	@$(BIN)/python -c 'import aiconfigurator_core, pyarrow, scipy' 2>/dev/null || \
 	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group judge || \
 	  echo 'no measurements of real boards: the accuracy of the performance model is not tested' >&2
-	@PYTHONPATH=tests/support $(BIN)/python -m go_programs
+	@PYTHONPATH=tests $(BIN)/python -m support.programs.go_programs
 
 conformance: judge ## judge device plugins and DRA drivers, ours and others'; writes docs/conformance.md
-	@PYTHONPATH=tests/support:operator $(BIN)/python -m conformance_subjects
+	@PYTHONPATH=tests:operator $(BIN)/python -m support.tools.conformance_subjects
 
 mutate: venv ## would the tests notice? a sample of small defects (N=95 SEED=1 ROOM=jit ARGS=--narrow or --record)
 	$(BIN)/python tests/mutation -n $(or $(N),95) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
 
 fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 calls=1 kernel=FILE); or ir=1, text=all, proofs=1
-	@PYTHONPATH=tests/support $(BIN)/python \
-	  $(if $(text),-m hostile_text,$(if $(proofs),tests/support/prove_addresses.py,-m $(if $(ir),random_ir,fuzzing))) \
+	@PYTHONPATH=tests $(BIN)/python \
+	  $(if $(text),-m support.fuzzers.hostile_text,$(if $(proofs),-m support.tools.prove_addresses, \
+    -m support.fuzzers.$(if $(ir),random_ir,fuzzing))) \
 	  $(foreach name,$(if $(text),text n minutes jobs kernel folder,$(if $(proofs),n minutes folder, \
 	    seed n minutes jobs plans $(if $(ir),,meet calls) shrink kernel folder)),$(name)=$($(name)))
 
@@ -75,6 +76,7 @@ lint: venv ## ruff, mypy --strict and the layer contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	cd tests && ../$(BIN)/lint-imports
 
 bench: venv ## speed against native code and BLAS, on this machine
 	$(BIN)/python -m benchmarks
@@ -85,14 +87,14 @@ bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: con
 	$(BIN)/python -m benchmarks.exec $(addprefix --only=,$(only)) $(addprefix --rounds=,$(rounds))
 
 bench-rdma: venv ## RDMA beside memcpy and UDP: bandwidth, latency, connections, policies, what hcad costs
-	$(BIN)/python -m benchmarks.rdma_all
+	$(BIN)/python -m benchmarks.rdma.whole
 
 bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict; the operator's loop with 200 nodes
-	$(BIN)/python -m benchmarks.rdma_policy
-	$(BIN)/python -m benchmarks.rdma_operator
+	$(BIN)/python -m benchmarks.rdma.policies
+	$(BIN)/python -m benchmarks.rdma.operator_loop
 
 bench-rdma-cluster: venv ## on the demo's cluster: an edit of a policy until every node enforces it
-	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma_cluster
+	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma.cluster
 
 scale: venv ## a fleet on a bare API server: rollouts, the operator's cost, leader killed (nodes=20,100; pods=500; plot=1)
 	@[ -x "$${TESSERA_CACHE:-$$HOME/.cache/tessera-cluster}/node-bin/kube-scheduler" ] || deploy/kind/build-programs nodes

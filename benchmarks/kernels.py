@@ -1,6 +1,6 @@
 """Speed of JIT-compiled kernels beside native code on the same cores, interleaved.
 
-    PYTHONPATH=.:tests/support python benchmarks/kernels.py [ROUNDS]
+    PYTHONPATH=.:tests python benchmarks/kernels.py [ROUNDS]
 
 vecadd of 16 Mi floats against OpenMP C (compiled on the fly), naive sgemm 1024^3 from the example's
 PTX against numpy's BLAS and against the measured peak of f32 fused multiply-adds. Kernels run here
@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import native_launch
 import numpy as np
 
+from support.execution import native_launch
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 

@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import cost_of_tests
-import failed_alone
-import left_threads
-import open_files
 import pytest
+
+from support.watches import cost_of_tests, failed_alone, left_threads, open_files
 
 E2E = Path(__file__).parent / "e2e"
 

@@ -23,7 +23,7 @@ def measure(quick: bool) -> Section:
 
 
 def _contest(name: str) -> list[Row]:
-    path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests" / "support")])
+    path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests")])
     command = [sys.executable, "-m", "benchmarks.exec.plans", name, "--json"]
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
 """Races every legal plan of a kernel against the one that the rules choose.
 
-``PYTHONPATH=.:tests/support python -m benchmarks.exec.plans CONTEST...`` prints a line a plan.
+``PYTHONPATH=.:tests python -m benchmarks.exec.plans CONTEST...`` prints a line a plan.
 Kernels run in this process on one core, a share of their blocks each, without the worker: what is
 compared is the code alone. Every plan's results are compared with the chosen one's, bit by bit.
 """
@@ -14,11 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-import native_launch
 import numpy as np
 
 from benchmarks.exec.catalogue import CONTESTS
 from benchmarks.exec.contest import KERNELS, Contest, Launch, Problem, Shape
+from support.execution import native_launch
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import ExecutionError

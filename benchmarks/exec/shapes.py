@@ -16,7 +16,7 @@ ALONE = "lane by lane"
 def measure(quick: bool) -> Section:
     """Race the textbook product and the stencil in all shapes. Raises ProgramFailed."""
     rounds = "2" if quick else "15"
-    path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests" / "support")])
+    path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests")])
     command = [sys.executable, "-m", "benchmarks.exec.shapes_client", rounds]
     said = json.loads(on_slice.run(command, {"PYTHONPATH": path}))
     rows = []

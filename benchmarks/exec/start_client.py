@@ -34,7 +34,7 @@ def first_launch(path: Path, kernel: str, block: tuple[int, int], numbers: list[
 
 def corpus(folder: Path) -> None:
     """Print file, kernel and the seconds of load and first launch for each case."""
-    from client_kernels import cases, gpu
+    from support.programs.client_kernels import cases, gpu
 
     device = gpu.Gpu()
     launch = gpu.Program.run

@@ -61,7 +61,7 @@ def _worst() -> Row:
     if not folder:
         why = f"not measured: set {CORPUS}"
         return Row(NAME, "worst of the corpus", 0, "ms", goal_ms, missing=why)
-    path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests" / "support")])
+    path = os.pathsep.join([on_slice.PYTHONPATH, str(on_slice.REPOSITORY / "tests")])
     with tempfile.TemporaryDirectory() as cache:
         printed = on_slice.run(
             [sys.executable, "-m", "benchmarks.exec.start_client", "corpus", folder],

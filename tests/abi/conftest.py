@@ -7,10 +7,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import c_programs
 import pytest
 
 from mig.geometry import board
+from support.programs import c_programs
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.config import program_environment

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import SAMPLE_IMAGE, Cluster, layout_of, until
-from cluster_lock import ClusterLock, do_once
-from rdma_nodes import two_nodes
-from restored_cluster import restore_cluster
+
+from support.cluster.cluster_lock import ClusterLock, do_once
+from support.cluster.kubectl import SAMPLE_IMAGE, Cluster, layout_of, until
+from support.cluster.rdma_nodes import two_nodes
+from support.cluster.restored_cluster import restore_cluster
 
 RESTRICTED_SECURITY = {
     "allowPrivilegeEscalation": False,

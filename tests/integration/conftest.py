@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tessera_run import LIBCUDA, processes_naming
+
+from support.processes.tessera_run import LIBCUDA, processes_naming
 
 
 @pytest.fixture

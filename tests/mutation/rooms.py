@@ -80,7 +80,7 @@ ROOMS = (
         ("vgpu_sim/compiler/**/*.py",),
         (
             (f"{_UNIT}/ptx/test_ptx_*.py", f"{_UNIT}/compiler/test_compiler_*.py"),
-            ("tests/conformance/test_conformance_kernels.py",),
+            ("tests/conformance/whole/test_conformance_kernels.py",),
         ),
     ),
     Room(
@@ -236,8 +236,8 @@ ROOMS = (
             (
                 f"{_UNIT}/rdmacm/test_rdmacm_*.py",
                 f"{_UNIT}/hcad/test_hcad_*.py",
-                "tests/abi/test_verbs_limits.py",
-                "tests/abi/test_verbs_states.py",
+                "tests/abi/verbs/test_verbs_limits.py",
+                "tests/abi/verbs/test_verbs_states.py",
             ),
             ("tests/integration/**/test_run_hca*.py",),
         ),
@@ -250,7 +250,7 @@ ROOMS = (
         "libnvml",
         (f"{_NATIVE}/libnvml/**/*.c", f"{_NATIVE}/nvidia_smi/**/*.c"),
         (
-            ("tests/abi/test_nvml_*.py", "tests/golden/nvidia_smi"),
+            ("tests/abi/**/test_nvml_*.py", "tests/golden/nvidia_smi"),
             (
                 "tests/integration/nvidia/test_run_nvml.py",
                 "tests/integration/**/test_nvidia_smi_*.py",
@@ -263,8 +263,8 @@ ROOMS = (
         (
             (
                 *(f"{_UNIT}/{test}" for test in _COMPILE_VERBS),
-                "tests/abi/test_verbs_*.py",
-                "tests/abi/test_rdmacm_*.py",
+                "tests/abi/**/test_verbs_*.py",
+                "tests/abi/**/test_rdmacm_*.py",
             ),
             (
                 "tests/integration/rdma/test_run_hca.py",

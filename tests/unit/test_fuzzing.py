@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fuzzing import shrink, trial, workers
-from fuzzing.campaign import Campaign, Options, kernel_seed
-from fuzzing.outcomes import Outcome, World
-from fuzzing.trial import Finding, Report
-from fuzzing.workers import Task, Workers
-from random_kernels import functions, kernels, meetings
-from random_kernels.dice import Dice
-from scalar_ptx import text
-from scalar_ptx.machine import Machine
 
+from support.fuzzers.fuzzing import shrink, trial, workers
+from support.fuzzers.fuzzing.campaign import Campaign, Options, kernel_seed
+from support.fuzzers.fuzzing.outcomes import Outcome, World
+from support.fuzzers.fuzzing.trial import Finding, Report
+from support.fuzzers.fuzzing.workers import Task, Workers
+from support.kernels.random_kernels import functions, kernels, meetings
+from support.kernels.random_kernels.dice import Dice
+from support.oracles.scalar_ptx import text
+from support.oracles.scalar_ptx.machine import Machine
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import cfg, jit
 from vgpu_sim.exec.interp import cta
@@ -32,11 +32,11 @@ _ROOT = Path(__file__).parents[2]
 def test_choices_are_the_same_everywhere() -> None:
     dice = Dice(7)
     assert [dice.number(0, 999) for _ in range(6)] == [255, 477, 251, 634, 115, 247]
-    program = "from random_kernels import kernels; print(hash(kernels.generate(77).text.encode()))"
+    program = "from support.kernels.random_kernels import kernels; print(hash(kernels.generate(77).text.encode()))"
     said = {
         subprocess.run(
             [sys.executable, "-c", program.replace("hash(", "__import__('zlib').crc32(")],
-            env=os.environ | {"PYTHONPATH": "tests/support", "PYTHONHASHSEED": salt},
+            env=os.environ | {"PYTHONPATH": "tests", "PYTHONHASHSEED": salt},
             cwd=_ROOT,
             capture_output=True,
             check=True,

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import ieee_oracle
 import pytest
-from ieee_oracle import F32, F64, Format
-from scalar_ptx import halves, ieee, machine, numbers, text
+
+from support.oracles import ieee_oracle
+from support.oracles.ieee_oracle import F32, F64, Format
+from support.oracles.scalar_ptx import halves, ieee, machine, numbers, text
 
 _PAIRS = [(ieee.F32, F32), (ieee.F64, F64)]
 _BINARY = {"FADD": ieee.add, "FSUB": ieee.subtract, "FMUL": ieee.multiply, "FDIV": ieee.divide}
@@ -173,15 +174,15 @@ def test_what_it_does_not_know_it_does_not_guess(line: str) -> None:
 
 
 def test_it_shares_nothing_with_what_it_judges() -> None:
-    program = "import sys, scalar_ptx.machine; print([m for m in sys.modules if m in sys.argv])"
+    program = "import sys, support.oracles.scalar_ptx.machine; print([m for m in sys.modules if m in sys.argv])"
     said = subprocess.run(
-        [sys.executable, "-c", program, "vgpu_sim", "numpy", "scalar_ptx"],
-        env=os.environ | {"PYTHONPATH": str(Path(ieee.__file__).parents[1])},
+        [sys.executable, "-c", program, "vgpu_sim", "numpy", "support.oracles.scalar_ptx"],
+        env=os.environ | {"PYTHONPATH": str(Path(ieee.__file__).parents[3])},
         capture_output=True,
         check=True,
         text=True,
     )
-    assert said.stdout == "['scalar_ptx']\n"
+    assert said.stdout == "['support.oracles.scalar_ptx']\n"
 
 
 _MEET = """

@@ -2,8 +2,8 @@
 
 A connection of its own, on hcad's socket, framed as in ``hal/hca.py``. Events go through a pipe for
 each event channel: each is one ``CmEvent``, so that a program can wait for the descriptor and read
-it whole. Numbers are those of ``<rdma/rdma_cma.h>``; ``tests/abi/test_rdmacm_layouts.py`` compares
-them.
+it whole. Numbers are those of ``<rdma/rdma_cma.h>``; ``tests/abi/verbs/test_rdmacm_layouts.py``
+compares them.
 """
 
 import ctypes

@@ -1,6 +1,6 @@
 """Numbers of the verbs API that hcad and libibverbs share: those of ``<infiniband/verbs.h>``.
 
-``tests/abi/test_verbs_layouts.py`` compares them with the distribution's header.
+``tests/abi/verbs/test_verbs_layouts.py`` compares them with the distribution's header.
 Operations and what completions call them are rows of ``rdma.operations``.
 """
 

@@ -1,10 +1,11 @@
 """Golden output of ``nvidia-smi`` on a test double of NVML: each ``*.txt`` is a command and its answer.
 
-After an intended change run ``PYTHONPATH=.:tests/support python -m nvidia_smi`` and review the difference.
+After an intended change run ``PYTHONPATH=.:tests python -m support.programs.nvidia_smi`` and review the difference.
 """
 
-import nvidia_smi
 import pytest
+
+from support.programs import nvidia_smi
 
 CASES = sorted(nvidia_smi.GOLDEN.glob("*.txt"))
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from agent_process import OWN_POD, AgentProcess
-from api_server import NODE, ApiServer, wait_for
-from gpud_process import Gpud, gpud, wait_until
-from kubelet import FakeKubelet
 
 from device_plugin.proto import drahealth_pb2 as health, drahealth_pb2_grpc as health_grpc
+from support.processes.agent_process import OWN_POD, AgentProcess
+from support.processes.api_server import NODE, ApiServer, wait_for
+from support.processes.gpud_process import Gpud, gpud, wait_until
+from support.processes.kubelet import FakeKubelet
 from vgpu_sim.gpud.model import new_gpu_uuid
 
 GPU = new_gpu_uuid()  # a control group is called after it, and other tests run beside this one

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import grpc
 import pytest
-from agent_process import OWN_POD, AgentProcess
-from api_server import ApiServer
-from gpud_process import gpud, wait_until
-from kubelet import FakeKubelet
 
 from device_plugin.backends.hcad import FunctionState, Hcad
 from device_plugin.errors import HcadUnreachable
 from device_plugin.proto import deviceplugin_pb2 as dp, deviceplugin_pb2_grpc as dp_grpc
+from support.processes.agent_process import OWN_POD, AgentProcess
+from support.processes.api_server import ApiServer
+from support.processes.gpud_process import gpud, wait_until
+from support.processes.kubelet import FakeKubelet
 
 RESOURCE = "rdma.tessera.dev/hca"
 POD_UID = "22222222-2222-4222-8222-222222222222"

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_process import LISTED_WITHIN, OWN_POD, AgentProcess
-from api_server import ApiServer, wait_for
-from gpud_process import Gpud, gpud, wait_until
-from kubelet import FakeKubelet
+
+from support.processes.agent_process import LISTED_WITHIN, OWN_POD, AgentProcess
+from support.processes.api_server import ApiServer, wait_for
+from support.processes.gpud_process import Gpud, gpud, wait_until
+from support.processes.kubelet import FakeKubelet
 
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
 POD_UID = "22222222-2222-4222-8222-222222222222"

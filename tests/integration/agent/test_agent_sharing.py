@@ -3,10 +3,10 @@
 import signal
 from typing import Any
 
-from agent_process import OWN_POD, AgentProcess
-from api_server import ApiServer, wait_for
-from gpud_process import gpud, wait_until
-from kubelet import FakeKubelet
+from support.processes.agent_process import OWN_POD, AgentProcess
+from support.processes.api_server import ApiServer, wait_for
+from support.processes.gpud_process import gpud, wait_until
+from support.processes.kubelet import FakeKubelet
 
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
 UIDS = {

@@ -4,11 +4,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
-from agent_process import OWN_POD, AgentProcess
-from api_server import NODE, ApiServer, wait_for
-from gpud_process import gpud
-from kubelet import FakeKubelet
 
+from support.processes.agent_process import OWN_POD, AgentProcess
+from support.processes.api_server import NODE, ApiServer, wait_for
+from support.processes.gpud_process import gpud
+from support.processes.kubelet import FakeKubelet
 from vgpu_sim.gpud.model import new_gpu_uuid
 
 GPU = new_gpu_uuid()  # a control group is called after it, and other tests run beside this one

@@ -4,10 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import conformance_subjects
 import pytest
 
 from kubelet_conformance import matrix, process
+from support.tools import conformance_subjects
 
 DOCUMENT = conformance_subjects.REPOSITORY / "docs/conformance.md"
 QUICK = frozenset({"test_health_mended"})

@@ -10,17 +10,17 @@ from urllib.error import URLError
 
 import pytest
 import yaml
-from gpud_process import wait_until
 from prometheus_client.exposition import generate_latest
-from promtool import prometheus
-from scraped_node import NODE, Fixed
-from scraped_operator import operator_scrape
 
 from device_plugin import serving
 from device_plugin.exporter import app
 from device_plugin.exporter.collector import InventoryCollector
 from device_plugin.metrics import AgentMetrics
 from device_plugin.serving import Answer
+from support.processes.gpud_process import wait_until
+from support.programs.promtool import prometheus
+from support.worlds.scraped_node import NODE, Fixed
+from support.worlds.scraped_operator import operator_scrape
 
 FILES = Path(__file__).parents[3] / "charts" / "tessera" / "files"
 AGENT = AgentMetrics()

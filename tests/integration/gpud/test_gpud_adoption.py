@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpud_process import Gpud, gpud, raw_client, wait_until
-from tessera_run import LIBCUDA
 
+from support.processes.gpud_process import Gpud, gpud, raw_client, wait_until
+from support.processes.tessera_run import LIBCUDA
 from vgpu_sim import config
 from vgpu_sim.system import processes, python_process
 

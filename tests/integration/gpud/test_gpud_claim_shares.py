@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from gpud_process import Gpud, gpud, wait_until
-from pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
 
+from support.processes.gpud_process import Gpud, gpud, wait_until
+from support.processes.pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.config import program_environment
 from vgpu_sim.native.build import LIBRARIES

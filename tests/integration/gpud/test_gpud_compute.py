@@ -4,9 +4,9 @@ import signal
 from typing import Any
 
 import pytest
-from gpud_process import Gpud, gpud, raw_client, wait_until
 
 from mig.geometry import board
+from support.processes.gpud_process import Gpud, gpud, raw_client, wait_until
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.gpud.model import new_gpu_uuid
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from gpud_process import Gpud, RawClient, gpud, raw_client, wait_until
 
+from support.processes.gpud_process import Gpud, RawClient, gpud, raw_client, wait_until
 from vgpu_sim.hal import direct, messages
 from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
 from vgpu_sim.hal.cuda import CudaError

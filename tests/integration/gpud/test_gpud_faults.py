@@ -4,8 +4,8 @@ import signal
 from typing import Any
 
 import pytest
-from gpud_process import Gpud, gpud, raw_client, wait_until
 
+from support.processes.gpud_process import Gpud, gpud, raw_client, wait_until
 from vgpu_sim.cli.clients.admin import AdminRefused
 
 TOKEN = bytes(range(32))

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from gpud_process import TIMEOUT_S, Gpud, client_process, gpud, wait_until
-from pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
-from tessera_run import LIBCUDA
 
+from support.processes.gpud_process import TIMEOUT_S, Gpud, client_process, gpud, wait_until
+from support.processes.pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
+from support.processes.tessera_run import LIBCUDA
 from vgpu_sim import config
 from vgpu_sim.system import python_process
 

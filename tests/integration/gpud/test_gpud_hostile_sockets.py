@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpud_process import (
+
+from support.processes.gpud_process import (
     Gpud,
     RawClient,
     gpud,
@@ -20,8 +21,7 @@ from gpud_process import (
     status_of_passed_on_socket,
     wait_until,
 )
-from lingering import lingering_socket
-
+from support.processes.lingering import lingering_socket
 from vgpu_sim.cli.clients import slices as slice_client
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.slices import hello_message

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from gpud_process import (
+
+from support.processes.gpud_process import (
     Gpud,
     RawClient,
     client_process,
@@ -15,8 +16,7 @@ from gpud_process import (
     status_of_passed_on_socket,
     wait_until,
 )
-from pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
-
+from support.processes.pod_groups import NOT_PLAYABLE, PLAYABLE, Pod, played_pods
 from vgpu_sim.native import build
 
 pytestmark = pytest.mark.skipif(not PLAYABLE, reason=NOT_PLAYABLE)

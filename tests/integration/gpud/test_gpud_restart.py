@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from gpud_process import TIMEOUT_S, gpud, raw_client, wait_until
-from tessera_run import LIBCUDA
 
+from support.processes.gpud_process import TIMEOUT_S, gpud, raw_client, wait_until
+from support.processes.tessera_run import LIBCUDA
 from vgpu_sim import config
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.system import processes, python_process

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gpud_process import Gpud, gpud, raw_client, wait_until
 
+from support.processes.gpud_process import Gpud, gpud, raw_client, wait_until
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.config import program_environment
 from vgpu_sim.native.build import LIBRARIES

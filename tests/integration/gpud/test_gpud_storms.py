@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import query_times
-import slice_storm
-from gpud_process import Gpud, gpud, wait_until
-from lingering import lingering_socket
 
+from support.processes.gpud_process import Gpud, gpud, wait_until
+from support.processes.lingering import lingering_socket
+from support.scripts import query_times, slice_storm
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.system import python_process

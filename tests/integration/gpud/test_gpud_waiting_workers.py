@@ -4,7 +4,8 @@ import signal
 import threading
 
 import pytest
-from gpud_process import gpud, raw_client
+
+from support.processes.gpud_process import gpud, raw_client
 
 MIB = 1 << 20
 TOKEN = bytes(range(32))

@@ -7,11 +7,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import nvml_views
 import pytest
 import yaml
-from go_programs import program
-from nvidia_programs import Programs
 
 from device_plugin.agent.reporting import node_facts
 from device_plugin.inventory import model
@@ -21,6 +18,9 @@ from gpu_operator.render import features
 from kubelet_conformance import process
 from kubelet_conformance.kubelet import SimulatedKubelet
 from kubelet_conformance.process import PluginProcess
+from support.processes import nvml_views
+from support.programs.go_programs import program
+from support.programs.nvidia_programs import Programs
 
 SERVED_S = 60.0
 OF_TIME = "gfd.timestamp"

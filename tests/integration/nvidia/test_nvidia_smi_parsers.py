@@ -13,9 +13,9 @@ import tomllib
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
-import nvidia_smi
 import pytest
 
+from support.programs import nvidia_smi
 from vgpu_sim.native import build
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
-import tessera_run
 
+from support.processes import tessera_run
 from vgpu_sim import config
 
 SCRIPT = """

@@ -5,14 +5,14 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import nvml_views
 import pytest
 
 from mig.geometry import board
+from support.processes import nvml_views
 from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.native import build
 
-SOURCE = Path(nvml_views.__file__).with_name("go_nvml")
+SOURCE = Path(nvml_views.__file__).parents[1] / "programs" / "go_nvml"
 BUILD_SECONDS = 280
 
 

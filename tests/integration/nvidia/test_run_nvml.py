@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tessera_run import run
+
+from support.processes.tessera_run import run
 
 PROGRAM = """
 import json, os, pynvml

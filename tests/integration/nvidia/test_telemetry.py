@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpud_process import Gpud, gpud, wait_until
-from tessera_run import LIBCUDA
 
+from support.processes.gpud_process import Gpud, gpud, wait_until
+from support.processes.tessera_run import LIBCUDA
 from vgpu_sim import config
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.system import python_process

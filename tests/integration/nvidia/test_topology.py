@@ -6,9 +6,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from gpud_process import gpud
-from tessera_run import tessera, to_its_end
 
+from support.processes.gpud_process import gpud
+from support.processes.tessera_run import tessera, to_its_end
 from vgpu_sim import config
 from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME

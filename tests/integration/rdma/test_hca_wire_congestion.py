@@ -6,9 +6,10 @@ import subprocess
 import time
 
 import pytest
-from perftest_clock import FOR_AN_HOUR, measuring, strike
-from verbs_tools import needed
-from wire_nodes import ADDRESSES, Nodes, needs_namespaces
+
+from support.processes.perftest_clock import FOR_AN_HOUR, measuring, strike
+from support.programs.verbs_tools import needed
+from support.programs.wire_nodes import ADDRESSES, Nodes, needs_namespaces
 
 pytestmark = [
     needs_namespaces,

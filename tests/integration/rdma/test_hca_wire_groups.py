@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
-import hcad_process
 import pytest
-from hca_rig import BASE, Cq, Qp
-from hcad_client import ProcessClient, membership
-from wire_nodes import NAMES, BridgedNodes, needs_namespaces
 
+from support.processes import hcad_process
+from support.processes.hcad_client import ProcessClient, membership
+from support.programs.wire_nodes import NAMES, BridgedNodes, needs_namespaces
+from support.rigs.hca_rig import BASE, Cq, Qp
 from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.hal.hca import HCA_MULTICAST_QPN
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType

@@ -5,12 +5,13 @@ import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
-import hcad_process
 import pytest
-from perftest_clock import FOR_AN_HOUR, finish, measuring
-from tessera_run import environment, tessera
-from verbs_tools import needed
-from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
+
+from support.processes import hcad_process
+from support.processes.perftest_clock import FOR_AN_HOUR, finish, measuring
+from support.processes.tessera_run import environment, tessera
+from support.programs.verbs_tools import needed
+from support.programs.wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
 
 pytestmark = needs_namespaces
 

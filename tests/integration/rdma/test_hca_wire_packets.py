@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import roce
-import wire_capture
-from wire_nodes import needs_namespaces
+
+from support.oracles import roce
+from support.programs.wire_nodes import needs_namespaces
+from support.wire import wire_capture
 
 pytestmark = needs_namespaces
 

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hcad_process
 import pytest
-from gpud_process import wait_until
-from hcad_process import Connection, member, program
 
+from support.processes import hcad_process
+from support.processes.gpud_process import wait_until
+from support.processes.hcad_process import Connection, member, program
 from vgpu_sim.hal import direct, hca
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.hca import HcaMessage

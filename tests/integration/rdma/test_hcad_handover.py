@@ -9,16 +9,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import hcad_process
 import pytest
-import rdma_lab
-from gpud_process import wait_until
-from hcad_process import Connection, member, program, queue_pair, region
-from perftest_clock import FOR_AN_HOUR, finish, measuring
-from tessera_run import environment
-from verbs_tools import free_port, hcad_of, listens, needed, run_hca
 
 from rdma import codec
+from support.processes import hcad_process
+from support.processes.gpud_process import wait_until
+from support.processes.hcad_process import Connection, member, program, queue_pair, region
+from support.processes.perftest_clock import FOR_AN_HOUR, finish, measuring
+from support.processes.tessera_run import environment
+from support.programs.verbs_tools import free_port, hcad_of, listens, needed, run_hca
+from support.rigs import rdma_lab
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage

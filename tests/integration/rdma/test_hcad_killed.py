@@ -7,11 +7,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-import c_programs
 import pytest
-from tessera_run import environment
-from verbs_tools import find_hcad, free_port, hcad_of, listens, needed, run_hca
 
+from support.processes.tessera_run import environment
+from support.programs import c_programs
+from support.programs.verbs_tools import find_hcad, free_port, hcad_of, listens, needed, run_hca
 from vgpu_sim.native import build
 
 HEADERS = Path("/usr/include/infiniband/verbs.h")

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import hcad_process
-import node_hcad
 import pytest
-import rdma_lab
-from hcad_process import queue_pair, region
 
 from rdma import codec
+from support.processes import hcad_process
+from support.processes.hcad_process import queue_pair, region
+from support.rigs import rdma_lab
+from support.scripts import node_hcad
 from vgpu_sim.cli.clients.admin import AdminClient, GpudError
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import hcad_process
 import pytest
-from hcad_process import Connection, hello, member, program, queue_pair, region
 
+from support.processes import hcad_process
+from support.processes.hcad_process import Connection, hello, member, program, queue_pair, region
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaMessage

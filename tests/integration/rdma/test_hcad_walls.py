@@ -11,17 +11,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import bpf
-import hca_rig
-import hcad_process
 import pytest
-from hca_rig import Pair, write
 
+from support.oracles import bpf
+from support.processes import hcad_process
+from support.rigs import hca_rig
+from support.rigs.hca_rig import Pair, write
 from vgpu_sim.hal.verbs import VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.serving import filter as calls_filter
 
 ROOT = Path(__file__).parents[3]
-PROBE = ROOT / "tests/support/hcad_probe.py"
+PROBE = ROOT / "tests/support/scripts/hcad_probe.py"
 NEEDED = {
     *("file in its folder", "folder in its folder", "remove in its folder", "thread", "pipe"),
     *("memory file", "memory", "signal a thread of its own"),

@@ -9,13 +9,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from tessera_run import environment
-from verbs_tools import run_hca
+
+from support.processes.tessera_run import environment
+from support.programs.verbs_tools import run_hca
 
 INSTALL = "apt-get install python3-pyverbs rdma-core"
 PYTHON = "/usr/bin/python3"
 PACKAGED = Path("/usr/share/doc/rdma-core/tests")
-RUNNER = Path(__file__).parents[2] / "support" / "pyverbs_runner.py"
+RUNNER = Path(__file__).parents[2] / "support" / "scripts" / "pyverbs_runner.py"
 EXPECTED = Path(__file__).parent / "pyverbs_expected.toml"
 SECONDS = 300
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpud_process import wait_until
-from tessera_run import environment
 
+from support.processes.gpud_process import wait_until
+from support.processes.tessera_run import environment
 from vgpu_sim.hal import cm, hca, messages
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmMessage, CmPortSpace
 from vgpu_sim.hal.messages import Header

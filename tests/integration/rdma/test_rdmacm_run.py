@@ -7,10 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rdmacm_tools import INSTALL, Serving, both, needed, perftest
-from tessera_run import environment, processes_naming
-from verbs_tools import alone, run_hca
 
+from support.processes.tessera_run import environment, processes_naming
+from support.programs.rdmacm_tools import INSTALL, Serving, both, needed, perftest
+from support.programs.verbs_tools import alone, run_hca
 from vgpu_sim import config
 from vgpu_sim.native import build
 
@@ -26,7 +26,7 @@ if "vgpu_sim.hcad" in sys.orig_argv:
     vgpu_sim.hcad.programs.opened_function.FEATURES = 0
     (Path(__file__).parent / "older").touch()
 """
-CALLS = Path(__file__).parents[2] / "abi" / "programs" / "rdmacm_calls.c"
+CALLS = Path(__file__).parents[2] / "abi" / "programs" / "verbs" / "rdmacm_calls.c"
 
 
 def test_what_the_tests_need_is_named():

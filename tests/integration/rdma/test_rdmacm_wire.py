@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from gpud_process import wait_until
-from rdmacm_tools import Ended, calls, needed, raced
-from tessera_run import environment
-from wire_nodes import ADDRESSES, IPV6, NAMES, Nodes, needs_namespaces
+
+from support.processes.gpud_process import wait_until
+from support.processes.tessera_run import environment
+from support.programs.rdmacm_tools import Ended, calls, needed, raced
+from support.programs.wire_nodes import ADDRESSES, IPV6, NAMES, Nodes, needs_namespaces
 
 pytestmark = needs_namespaces
 
-CAPTURE = Path(__file__).parents[2] / "support" / "packet_file.py"
+CAPTURE = Path(__file__).parents[2] / "support" / "scripts" / "packet_file.py"
 ATTRIBUTES = {"REQ": 0x10, "REP": 0x13, "RTU": 0x14, "DREQ": 0x15, "DREP": 0x16}
 TRIES = 6
 

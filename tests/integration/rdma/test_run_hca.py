@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from gpud_process import wait_until
-from tessera_run import environment, tessera
-from verbs_tools import (
+
+from support.processes.gpud_process import wait_until
+from support.processes.tessera_run import environment, tessera
+from support.programs.verbs_tools import (
     INSTALL,
     alone,
     find_hcad,
@@ -21,7 +22,6 @@ from verbs_tools import (
     run_hca,
     two_runs,
 )
-
 from vgpu_sim import config
 
 FOLDERS = f"tessera-fabrics-{os.geteuid()}"

@@ -9,10 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from gpud_process import wait_until
-from tessera_run import environment, tessera
-from verbs_tools import WITH_ITS_RUN, compile_with_librdmacm, free_port, listens, needed
 
+from support.processes.gpud_process import wait_until
+from support.processes.tessera_run import environment, tessera
+from support.programs.verbs_tools import (
+    WITH_ITS_RUN,
+    compile_with_librdmacm,
+    free_port,
+    listens,
+    needed,
+)
 from vgpu_sim.hal.verbs import VerbsStatus
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rdma"

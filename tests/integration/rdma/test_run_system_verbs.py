@@ -7,9 +7,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tessera_run import environment, tessera
-from verbs_tools import free_port, needed
 
+from support.processes.tessera_run import environment, tessera
+from support.programs.verbs_tools import free_port, needed
 from vgpu_sim.native import build
 
 VERBS_CLASS = Path("/sys/class/infiniband_verbs")

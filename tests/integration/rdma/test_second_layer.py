@@ -7,20 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from linked_pods import (
-    ACKNOWLEDGE,
-    APART,
-    READ_REQUEST,
-    READ_RESPONSE,
-    WRITE_ONLY,
-    A,
-    B,
-    Net,
-    bth,
-    ip,
-    linked_pods,
-    udp,
-)
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer.kernel import Namespace
@@ -37,6 +23,20 @@ from rdma.tables import (
     Rule,
 )
 from rdma.verbs import Verb
+from support.processes.linked_pods import (
+    ACKNOWLEDGE,
+    APART,
+    READ_REQUEST,
+    READ_RESPONSE,
+    WRITE_ONLY,
+    A,
+    B,
+    Net,
+    bth,
+    ip,
+    linked_pods,
+    udp,
+)
 
 DEFAULT = (Membership(0x7FFF, full=True),)
 TABLES = NodeTables(

@@ -4,13 +4,13 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from linked_pods import A, B, Net, bth, ip, ip6, linked_pods, udp, whole
 
 from device_plugin.second_layer.kernel import Namespace
 from device_plugin.second_layer.links import Links
 from rdma.second_layer import Interface, link_counter, ruleset
 from rdma.tables import Direction, Endpoint, Identity, Isolation, Membership, NodeTables, Rule
 from rdma.verbs import Verb
+from support.processes.linked_pods import A, B, Net, bth, ip, ip6, linked_pods, udp, whole
 
 DEFAULT = (Membership(0x7FFF, full=True),)
 READ = 0x0C

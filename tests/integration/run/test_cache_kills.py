@@ -1,13 +1,13 @@
 """Kill -9 while caches are written and read: what is loaded afterwards is whole, or nothing.
 
-20 rounds of the 1,000 that ``python tests/support/cache_kills.py 1000`` does.
+20 rounds of the 1,000 that ``python tests/support/tools/cache_kills.py 1000`` does.
 """
 
 from pathlib import Path
 
-import cache_kills
 import pytest
 
+from support.tools import cache_kills
 from vgpu_sim.exec import own_files
 from vgpu_sim.exec.jit.objects import cache
 

@@ -3,8 +3,9 @@
 import random
 
 import pytest
-from legality import assembler, compare
-from legality.residue import RESIDUE, key
+
+from support.tools.legality import assembler, compare
+from support.tools.legality.residue import RESIDUE, key
 
 _SAMPLE = 1500
 

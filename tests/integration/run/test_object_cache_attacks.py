@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import hostile_objects
 import pytest
-from tessera_run import EXAMPLES, run
 
+from support.processes import hostile_objects
+from support.processes.tessera_run import EXAMPLES, run
 from vgpu_sim.gpud.limits.caches import MAX_CACHE_BYTES, MAX_CACHE_ENTRIES
 
 

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tessera_run import EXAMPLES
+
+from support.processes.tessera_run import EXAMPLES
 
 _TESSERA = (sys.executable, "-m", "vgpu_sim.cli.main")
 _SAXPY = str(EXAMPLES / "saxpy.ptx")

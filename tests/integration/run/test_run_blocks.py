@@ -8,8 +8,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from tessera_run import EXAMPLES, run
 
+from support.processes.tessera_run import EXAMPLES, run
 from vgpu_sim.hal import limits
 
 _HEAD = """

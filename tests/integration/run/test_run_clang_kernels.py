@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from clang_kernels import host
-from tessera_run import REPOSITORY, run
+
+from support.processes.tessera_run import REPOSITORY, run
+from support.programs.clang_kernels import host
 
 SUPPORT = REPOSITORY / "tests" / "support"
 COMPILER = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++")
@@ -36,8 +37,8 @@ def oracle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("O0", "jit"), ("O0", "interp"), ("O1g", "jit"), ("O3", "jit"), ("O3", "interp")],
 )
 def test_kernels_of_clang_run_right(tmp_path: Path, oracle: Path, file: str, backend: str) -> None:
-    ptx = SUPPORT / "clang_kernels" / f"{file}.ptx"
-    command = sys.executable, "-m", "clang_kernels", str(ptx), str(oracle)
+    ptx = SUPPORT / "programs" / "clang_kernels" / f"{file}.ptx"
+    command = sys.executable, "-m", "support.programs.clang_kernels", str(ptx), str(oracle)
     done = run(tmp_path, *command, timeout_s=250, backend=backend)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

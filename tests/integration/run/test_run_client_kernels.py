@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tessera_run import run
+
+from support.processes.tessera_run import run
 
 CORPUS = os.environ.get("TESSERA_PTX_CORPUS", "")
 CANNOT_YET = {
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.mark.parametrize("backend", ["jit", "interp"])
 def test_kernels_of_other_compilers_run_right(tmp_path: Path, backend: str) -> None:
-    command = sys.executable, "-m", "client_kernels", CORPUS
+    command = sys.executable, "-m", "support.programs.client_kernels", CORPUS
     done = run(tmp_path, *command, timeout_s=250, backend=backend)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()

@@ -3,10 +3,10 @@
 import subprocess
 from pathlib import Path
 
-import c_programs
 import pytest
-from tessera_run import EXAMPLES, environment, tessera
 
+from support.processes.tessera_run import EXAMPLES, environment, tessera
+from support.programs import c_programs
 from vgpu_sim.native import build
 
 HEADERS = Path("/usr/include/infiniband/verbs.h")

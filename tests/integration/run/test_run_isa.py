@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tessera_run import EXAMPLES, environment, run, tessera
+
+from support.processes.tessera_run import EXAMPLES, environment, run, tessera
 
 PROGRAM = """
 import sys

@@ -7,8 +7,9 @@ import subprocess
 import sys
 
 import pytest
-from gpud_process import wait_until
-from tessera_run import (
+
+from support.processes.gpud_process import wait_until
+from support.processes.tessera_run import (
     COMPUTES,
     EXAMPLES,
     environment,

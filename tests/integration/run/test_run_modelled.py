@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from tessera_run import EXAMPLES, run, to_its_end
+
+from support.processes.tessera_run import EXAMPLES, run, to_its_end
 
 PROGRAM = (
     sys.executable,
-    str(Path(__file__).parents[2] / "support" / "timed_vecadd.py"),
+    str(Path(__file__).parents[2] / "support" / "scripts" / "timed_vecadd.py"),
     str(EXAMPLES / "vecadd.ptx"),
 )
 
@@ -77,7 +78,10 @@ def test_a_program_that_fails_passes_its_status_on(tmp_path: Path) -> None:
 def test_a_copy_between_gpus_takes_the_way_of_the_topology(
     tmp_path: Path, topology: str, gb_per_s: float
 ) -> None:
-    program = (sys.executable, str(Path(__file__).parents[2] / "support" / "timed_peer.py"))
+    program = (
+        sys.executable,
+        str(Path(__file__).parents[2] / "support" / "scripts" / "timed_peer.py"),
+    )
     options = ("--board", "h100-80gb", "--count", "2", "--clock", "modelled")
     done = to_its_end(tmp_path, "run", *options, "--topology", topology, "--", *program)
     assert done.returncode == 0, done.stderr
@@ -89,7 +93,11 @@ def test_a_copy_between_gpus_takes_the_way_of_the_topology(
 
 def test_events_measure_what_each_launch_executed(tmp_path: Path) -> None:
     support = Path(__file__).parents[2] / "support"
-    program = (sys.executable, str(support / "timed_rounds.py"), str(support / "rounds.ptx"))
+    program = (
+        sys.executable,
+        str(support / "scripts" / "timed_rounds.py"),
+        str(support / "recorded" / "rounds.ptx"),
+    )
     report = tmp_path / "report.json"
     options = ("--board", "h100-80gb", "--json", str(report))
     done = to_its_end(tmp_path, "perf", "run", *options, "--", *program)

@@ -7,11 +7,11 @@ import subprocess
 import sys
 import textwrap
 
-import ptx_kernels
 import pytest
-from c_programs import linked_with_lcuda
-from tessera_run import EXAMPLES, LIBCUDA, environment, run, run_command, tessera
 
+from support.kernels import ptx_kernels
+from support.processes.tessera_run import EXAMPLES, LIBCUDA, environment, run, run_command, tessera
+from support.programs.c_programs import linked_with_lcuda
 from vgpu_sim.hal import limits
 from vgpu_sim.native import build
 

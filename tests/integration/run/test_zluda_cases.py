@@ -11,8 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tessera_run import run
-from zluda.table import COMMIT, INSTALL
+
+from support.processes.tessera_run import run
+from support.programs.zluda.table import COMMIT, INSTALL
 
 CHECKOUT = os.environ.get("TESSERA_ZLUDA", "")
 OTHER_BOARD = ("vector8", "vector8_extract")  # .target sm_120
@@ -35,7 +36,7 @@ def test_the_checkout_is_the_one_that_the_list_is_of() -> None:
 
 @pytest.mark.parametrize("backend", ["jit", "interp"])
 def test_cases_of_zluda_run_right(tmp_path: Path, backend: str) -> None:
-    command = sys.executable, "-m", "zluda", CHECKOUT
+    command = sys.executable, "-m", "support.programs.zluda", CHECKOUT
     done = run(tmp_path, *command, timeout_s=250, backend=backend)
     assert done.returncode == 0, done.stderr
     outcomes = dict(map(json.loads, done.stdout.splitlines()))
@@ -45,7 +46,7 @@ def test_cases_of_zluda_run_right(tmp_path: Path, backend: str) -> None:
 
 @pytest.mark.parametrize("backend", ["jit", "interp"])
 def test_cases_of_a_younger_board_run_right(tmp_path: Path, backend: str) -> None:
-    command = sys.executable, "-m", "zluda", CHECKOUT, *OTHER_BOARD
+    command = sys.executable, "-m", "support.programs.zluda", CHECKOUT, *OTHER_BOARD
     board = {"board": "rtx-pro-6000", "profile": "1g.24gb"}
     done = run(tmp_path, *command, timeout_s=60, backend=backend, **board)
     assert done.returncode == 0, done.stderr

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from both_backends import compare
 
 from benchmarks.exec import interpreting, long_kernels, plans
 from benchmarks.exec.catalogue import CONTESTS
 from benchmarks.exec.contest import KERNELS
+from support.execution.both_backends import compare
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 

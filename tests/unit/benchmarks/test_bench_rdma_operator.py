@@ -2,24 +2,24 @@
 
 import pytest
 
-from benchmarks import rdma_operator, rdma_policy
+from benchmarks.rdma import operator_loop, policies as rdma_policy
 
 
 def test_all_nodes_tables_and_statuses_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"PODS": 60, "POLICIES": 20, "NAMESPACES": 4, "NODES": 6}
     for name, size in sizes.items():
         monkeypatch.setattr(rdma_policy, name, size)
-    monkeypatch.setattr(rdma_operator, "ONE_BY_ONE", 3)
-    apis: list[rdma_operator.Api] = []
-    filled = rdma_operator.filled
+    monkeypatch.setattr(operator_loop, "ONE_BY_ONE", 3)
+    apis: list[operator_loop.Api] = []
+    filled = operator_loop.filled
 
-    def kept() -> tuple[rdma_policy.Cluster, rdma_operator.Api]:
+    def kept() -> tuple[rdma_policy.Cluster, operator_loop.Api]:
         made = filled()
         apis.append(made[1])
         return made
 
-    monkeypatch.setattr(rdma_operator, "filled", kept)
-    rows = rdma_operator.measure().rows
+    monkeypatch.setattr(operator_loop, "filled", kept)
+    rows = operator_loop.measure().rows
     assert "60 pods, 20 policies, 6 nodes" in rows[0].name
     assert all(row.measured > 0 for row in rows)
     (api,) = apis

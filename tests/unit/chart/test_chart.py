@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_chart import CHART, Manifests, helm, render, require_helm, rules
 
 from gpu_operator import config
 from gpu_operator.api import migparted, migparted_defaults
 from gpu_operator.api.v1alpha1 import rdma
 from gpu_operator.app import cleanup
+from support.programs.helm_chart import CHART, Manifests, helm, render, require_helm, rules
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_chart import CHART, helm, render, require_helm, rules
 
 from device_plugin.dra import classes
 from gpu_operator.controllers.claims import nudging
 from mig import geometry
+from support.programs.helm_chart import CHART, helm, render, require_helm, rules
 
 ON = "dra.enabled=true"
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_chart import CHART, render, require_helm
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parsed
-from promtool import promtool
-from scraped_node import scrape
-from scraped_operator import operator_scrape
 
 from device_plugin.metrics import AgentMetrics
 from gpu_operator.render import daemonset
+from support.programs.helm_chart import CHART, render, require_helm
+from support.programs.promtool import promtool
+from support.worlds.scraped_node import scrape
+from support.worlds.scraped_operator import operator_scrape
 
 DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 RULES = CHART / "files" / "rules.yaml"

@@ -11,13 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from checked_cluster import end_pods, furnish
-from fake_cluster import FakeCluster
-from helm_chart import Manifests, render, require_helm, rules
-from http_stub import Answer, HttpStub, Request
 from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as AsyncConfiguration
 from kubernetes.client import ApiClient, Configuration
-from policy_cluster import RdmaWorld
 
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
@@ -43,6 +38,11 @@ from gpu_operator.kube.actions import Action, Apply, SetTaints
 from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
+from support.processes.http_stub import Answer, HttpStub, Request
+from support.programs.helm_chart import Manifests, render, require_helm, rules
+from support.worlds.checked_cluster import end_pods, furnish
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.policy_cluster import RdmaWorld
 
 NAMESPACE = "ns"
 CONFIG = Config(

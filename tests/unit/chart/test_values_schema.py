@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import yaml
-from helm_chart import CHART
+
+from support.programs.helm_chart import CHART
 
 
 def theirs() -> list[tuple[str, bool]]:

@@ -4,7 +4,8 @@ import threading
 import time
 
 import pytest
-from cluster_lock import ClusterLock, do_once
+
+from support.cluster.cluster_lock import ClusterLock, do_once
 
 WAIT_S = 30
 

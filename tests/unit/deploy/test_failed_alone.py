@@ -3,8 +3,9 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import failed_alone
 import pytest
+
+from support.watches import failed_alone
 
 
 class Cache:

@@ -28,8 +28,8 @@ def test_ends():
 
 def test_what_goes_on_fails_and_what_waits_does_not(tmp_path: Path) -> None:
     (tmp_path / "test_three.py").write_text(TESTS)
-    paths = [ROOT, ROOT / "operator", ROOT / "tests/support"]
-    hooks = ["-p", "left_threads", "-p", "no:cacheprovider"]
+    paths = [ROOT, ROOT / "operator", ROOT / "tests"]
+    hooks = ["-p", "support.watches.left_threads", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *hooks, "test_three.py"],
         cwd=tmp_path,

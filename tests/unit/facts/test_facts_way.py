@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_world import pool
-from scraped_node import NODE
 
 from device_plugin.agent.desired import configured, sort_out
 from device_plugin.inventory import model
@@ -18,6 +16,8 @@ from gpu_operator.api.v1alpha1.gpu import GPUSpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
 from gpu_operator.api.v1alpha1.schema import structural
 from gpu_operator.render import gpu as gpu_render
+from support.worlds.gpu_world import pool
+from support.worlds.scraped_node import NODE
 from vgpu_sim.gpud.admin import parameters
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.journal import NodeState

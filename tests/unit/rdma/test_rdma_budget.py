@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from rdma_world import Dict, load, namespace, nine, pod, policy
 
 from gpu_operator.api.v1alpha1.rdma.packing import MAX_PACKED_BYTES, Packer
 from rdma.compiling import budget
@@ -28,6 +27,7 @@ from rdma.tables import (
     Rule,
 )
 from rdma.verbs import Verb
+from support.worlds.rdma_world import Dict, load, namespace, nine, pod, policy
 
 RANDOM = random.Random(23)
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from rdma_world import Dict, load, namespace, network, nine, policy
 
 from rdma import codec
 from rdma.compiling.compiler import Compiler
@@ -20,6 +19,7 @@ from rdma.tables import (
     NodeTables,
     Rule,
 )
+from support.worlds.rdma_world import Dict, load, namespace, network, nine, policy
 
 
 def world_tables() -> NodeTables:

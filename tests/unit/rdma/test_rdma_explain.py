@@ -4,8 +4,14 @@ from itertools import product
 from typing import Any
 
 import pytest
-from rdma_oracle import Try, World, reached
-from rdma_world import (
+
+from rdma.compiling.compiler import Compiler
+from rdma.explain import NO_MEMORY, Explanation, Question, QuestionError, _partition, explain
+from rdma.reading import manifests
+from rdma.tables import Identity, Membership
+from rdma.verbs import NAMES
+from support.oracles.rdma_oracle import Try, World, reached
+from support.worlds.rdma_world import (
     OUTSIDE,
     TRAIN,
     Dict,
@@ -17,12 +23,6 @@ from rdma_world import (
     pod,
     policy,
 )
-
-from rdma.compiling.compiler import Compiler
-from rdma.explain import NO_MEMORY, Explanation, Question, QuestionError, _partition, explain
-from rdma.reading import manifests
-from rdma.tables import Identity, Membership
-from rdma.verbs import NAMES
 
 GROUP = "239.1.2.3"
 NOBODYS = ("127.0.0.1", "0.0.0.0", "169.254.0.1")

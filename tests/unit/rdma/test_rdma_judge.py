@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from rdma_world import Dict, load, nine, policy
 
 from rdma.compiling.compiler import Compiler
 from rdma.judge import Judge
@@ -19,6 +18,7 @@ from rdma.tables import (
     Verdict,
 )
 from rdma.verbs import ALL, NONE, Verb
+from support.worlds.rdma_world import Dict, load, nine, policy
 
 X, Y, BX = "10.0.1.1", "10.0.1.2", "10.0.2.1"
 

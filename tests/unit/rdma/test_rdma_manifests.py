@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from rdma_world import Dict, network, pod, policy
 
 from rdma.errors import PolicyError
 from rdma.objects import Level, Partition
 from rdma.reading import manifests, quantity
 from rdma.tables import Block, Direction, Limits, Memory, Port, QosClass
 from rdma.verbs import Verb
+from support.worlds.rdma_world import Dict, network, pod, policy
 
 FULL_SPEC: Dict = {
     "podSelector": {"matchLabels": {"app": "ps"}},

@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from rdma_oracle import World
-from rdma_world import Dict, differences, load, namespace, network, nine, pod, policy
 
 from rdma import codec
 from rdma.bits import numbers
@@ -13,6 +11,8 @@ from rdma.compiling.compiler import Compiler
 from rdma.judge import Judge
 from rdma.reading import manifests
 from rdma.tables import NOBODY, Flow, Isolation
+from support.oracles.rdma_oracle import World
+from support.worlds.rdma_world import Dict, differences, load, namespace, network, nine, pod, policy
 
 LABELS = st.dictionaries(
     st.sampled_from(["app", "tier", "pod"]), st.sampled_from("uvw"), max_size=3

@@ -1,13 +1,13 @@
 """Which QoS class a flow is in, against nested loops over the manifests, and in plain cases."""
 
 import pytest
-from rdma_oracle import Try, qos_class
-from rdma_world import differences, load, network, nine, policy
 
 from rdma.compiling.compiler import Compiler
 from rdma.explain import Question, explain
 from rdma.reading.manifests import pod as pod_of
 from rdma.verbs import Verb
+from support.oracles.rdma_oracle import Try, qos_class
+from support.worlds.rdma_world import differences, load, network, nine, policy
 
 CLASSES = [
     {"name": "bulk", "dscp": 10, "weight": 4, "maxRate": "1Gi"},

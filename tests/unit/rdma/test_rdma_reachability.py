@@ -1,8 +1,10 @@
 """The reachability matrix: compiler and judge against nested loops over the manifests."""
 
 import pytest
-from rdma_oracle import Try, allowed
-from rdma_world import (
+
+from rdma.compiling.compiler import Compiler
+from support.oracles.rdma_oracle import Try, allowed
+from support.worlds.rdma_world import (
     PEERS,
     TRAIN,
     TRIES,
@@ -16,8 +18,6 @@ from rdma_world import (
     pod,
     policy,
 )
-
-from rdma.compiling.compiler import Compiler
 
 SPECS = pairwise_specs()
 

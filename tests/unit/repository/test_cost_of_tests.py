@@ -4,9 +4,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import cost_of_tests
 import pytest
-from cost_of_tests import Cost, by_room, over_budget, table
+
+from support.watches import cost_of_tests
+from support.watches.cost_of_tests import Cost, by_room, over_budget, table
 
 COSTS = {
     "tests/unit/mig/test_a.py": Cost(3.0, 4.0, 5),

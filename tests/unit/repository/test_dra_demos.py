@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from claim_scheduler import Scheduler
 
 from device_plugin.dra import classes
 from device_plugin.dra.devices import Node
@@ -16,6 +15,7 @@ from gpu_operator.api.claim_devices import DRIVER
 from gpu_operator.controllers.claims import reading
 from gpu_operator.controllers.claims.wanting import wish
 from mig import geometry
+from support.oracles.claim_scheduler import Scheduler
 
 ROOT = Path(__file__).parents[3]
 DEMOS = ROOT / "examples" / "dra" / "demos"

@@ -1,6 +1,6 @@
 """Manifests of GPU workloads, as people have them, fit nodes that have our resources and labels.
 
-Each folder of ``tests/support/manifests`` is for one kind of node; its labels and resources are what
+Each folder of ``tests/support/recorded/manifests`` is for one kind of node; its labels and resources are what
 operator and node agent make of that node, not written down here.
 """
 
@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 import yaml
-from schedulable import Node, device_names, pod_specs, problems
 
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
 from gpu_operator.api.v1alpha1.sharing import Sharing, resolve
 from gpu_operator.render import features
 from mig import geometry
+from support.oracles.schedulable import Node, device_names, pod_specs, problems
 
-CORPUS = Path(__file__).parents[2] / "support" / "manifests"
+CORPUS = Path(__file__).parents[2] / "support" / "recorded" / "manifests"
 MANIFESTS = sorted(CORPUS.glob("*/*.yaml"))
 BOARD = geometry.board("h100-80gb")
 SOFTWARE = features.Software("580.0.1", "13.0", "machine")

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parsed
-from scraped_node import scrape
-from scraped_operator import operator_scrape
 
 from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OF_NODE
 from device_plugin.metrics import COUNTERS, AgentMetrics
 from gpu_operator import metrics
 from gpu_operator.app import object_metrics
+from support.worlds.scraped_node import scrape
+from support.worlds.scraped_operator import operator_scrape
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "metrics-reference.md"

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
-from hca_parts import Parts
 
+from support.rigs import hca_rig
+from support.rigs.hca_parts import Parts
 from vgpu_sim.fabric.engine import Engine
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from http_stub import Answer, HttpStub, Request
 from kubernetes.client import ApiClient, Configuration
 
 from device_plugin.errors import ClusterError
@@ -15,6 +14,7 @@ from device_plugin.inventory.model import HolderPod
 from device_plugin.kube import client as adapter
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
+from support.processes.http_stub import Answer, HttpStub, Request
 
 GPUS = "/apis/gpu.tessera.dev/v1alpha1/gpus"
 SELECTOR = "gpu.tessera.dev/node=n"

@@ -5,12 +5,14 @@ import tomllib
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families as classic
-from scraped_node import scrape
 
 from device_plugin.exporter.families import OF_GPU, OF_INSTANCE
+from support.worlds.scraped_node import scrape
 
 ROOT = Path(__file__).parents[4]
-THEIRS = tomllib.loads((ROOT / "tests/support/dcgm_counters.toml").read_text(encoding="utf-8"))
+THEIRS = tomllib.loads(
+    (ROOT / "tests/support/recorded/dcgm_counters.toml").read_text(encoding="utf-8")
+)
 DOCUMENT = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 FIRST_LABELS = ["gpu", "UUID", "pci_bus_id", "device", "modelName"]
 """What dcgm-exporter 4.8 writes on each series of a GPU, in its template for them."""

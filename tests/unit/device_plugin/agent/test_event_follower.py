@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from endless import endless
 
 from device_plugin.agent.events import EventFollower
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import GpudError, GpudUnreachable, PodResourcesError
+from support.processes.endless import endless
 
 FLOOD = 2000
 

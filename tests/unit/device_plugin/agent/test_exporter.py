@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as classic
-from scraped_node import NODE, SLICE, SLICED, Fixed, scrape
 
 from device_plugin import config, serving
 from device_plugin.errors import SettingsError
@@ -20,6 +19,7 @@ from device_plugin.exporter import app
 from device_plugin.exporter.collector import InventoryCollector
 from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OF_NODE
 from device_plugin.exporter.source import Source
+from support.worlds.scraped_node import NODE, SLICE, SLICED, Fixed, scrape
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.management import DRIVER_RELEASE
 from vgpu_sim.hal.modelled import CLOCKS, MODELLED

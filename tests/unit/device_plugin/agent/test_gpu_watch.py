@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from api_server import ApiServer, wait_for
-from endless import endless
 
 from device_plugin.errors import ClusterError
 from device_plugin.kube.client import Kube
 from device_plugin.kube.gpu_watch import GpuWatch
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
+from support.processes.api_server import ApiServer, wait_for
+from support.processes.endless import endless
 
 SPEC = {"nodeName": "node-1", "index": 0, "board": "h100-80gb", "uuid": "GPU-1", "pool": "p"}
 

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from http_stub import Answer, HttpStub
 from kubernetes.client import ApiClient, Configuration
 
 from device_plugin.errors import ClusterError
 from device_plugin.kube import tables
 from device_plugin.kube.tables import Tables, TablesKube
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
+from support.processes.http_stub import Answer, HttpStub
 
 OWNERS = [{"kind": "ClusterRole", "name": "r"}, {"kind": "Node", "name": "n"}]
 SPEC = {"generation": "7", "tables": "text"}

@@ -9,7 +9,6 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from endless import endless
 
 from device_plugin.dp import kubelet_side, link
 from device_plugin.dp.allocations import Allocations
@@ -21,6 +20,7 @@ from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import KubeletSideLost
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
+from support.processes.endless import endless
 
 KEY = b"k" * 32
 BOARD = geometry.board("h100-80gb")

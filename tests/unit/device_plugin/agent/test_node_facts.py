@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from api_server import ApiServer
 
 from device_plugin.agent.reporting import node_facts
 from device_plugin.agent.reporting.reporter import Reporter
@@ -12,6 +11,7 @@ from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.inventory.resources import Offered
 from device_plugin.kube.client import Kube
 from mig import geometry
+from support.processes.api_server import ApiServer
 from vgpu_sim.hal.management import DRIVER_RELEASE
 
 BOARD = geometry.board("a30")

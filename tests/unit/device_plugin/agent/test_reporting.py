@@ -6,8 +6,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from api_server import ApiServer, wait_for
-from endless import endless
 
 from device_plugin.agent import health
 from device_plugin.agent.events import describe
@@ -21,6 +19,8 @@ from device_plugin.inventory.resources import Kind, Offered
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
 from mig import geometry
+from support.processes.api_server import ApiServer, wait_for
+from support.processes.endless import endless
 
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from gpud_process import wait_until
+
+from support.processes.gpud_process import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 FOREVER_S = 600.0
@@ -24,7 +25,7 @@ class Supervised:
         self.process = subprocess.Popen(
             [
                 sys.executable,
-                str(REPOSITORY / "tests" / "support" / "supervised.py"),
+                str(REPOSITORY / "tests" / "support" / "scripts" / "supervised.py"),
                 *(str(directory), agent, str(hung_after_s), str(settled_s)),
             ],
             env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}"},

@@ -7,13 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from kubelet import FakeKubelet
 
 from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import HolderPod
 from device_plugin.podresources import client as podresources
 from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.podresources.client import PodResources
+from support.processes.kubelet import FakeKubelet
 
 SLICE = "MIG-00000000-0000-4000-8000-000000000001"
 OLD = "11111111-1111-4111-8111-111111111111"

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
-from api_server import NODE, ApiServer
 
 from device_plugin.agent.leaving import allocatable, unlisting
 from device_plugin.agent.leaving.allocatable import (
@@ -23,6 +22,7 @@ from device_plugin.kube import node_status
 from device_plugin.kube.client import Kube
 from device_plugin.kube.node_status import NodeStatus
 from mig import geometry
+from support.processes.api_server import NODE, ApiServer
 
 BOARD = geometry.board("h100-80gb")
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from interlock_world import World
 
 from device_plugin.agent import loop
 from device_plugin.inventory import claims
 from gpu_operator.api import claim_devices as names
+from support.worlds.interlock_world import World
 
 HISTORIES, STEPS = 40, 200
 

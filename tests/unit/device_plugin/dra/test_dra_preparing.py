@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from interlock_world import NODE, UUIDS, World, WorldClaim, _Api
 
 from device_plugin.dra.preparing import Preparer
 from device_plugin.dra.service import DraService
@@ -18,6 +17,7 @@ from device_plugin.inventory.claims import ClaimRef
 from device_plugin.kube.claims import Allocated, Claim, read
 from device_plugin.proto import dra_pb2 as pb
 from gpu_operator.api.claim_devices import DRIVER
+from support.worlds.interlock_world import NODE, UUIDS, World, WorldClaim, _Api
 
 UID, OTHER = (f"{digit * 8}-3333-4333-8333-333333333333" for digit in "ab")
 REF = ClaimRef("team", "job", UID)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from slice_api import SliceApi
 
 from device_plugin.dra.devices import Node
 from device_plugin.dra.publication import generation, same
@@ -15,6 +14,7 @@ from device_plugin.dra.slices import Offered, resource_slices
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import Gpu
 from mig import geometry
+from support.worlds.slice_api import SliceApi
 
 BOARD = geometry.board("h100-80gb")
 NODE = Node("worker", "580.0.1", "13.0")

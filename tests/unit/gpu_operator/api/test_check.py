@@ -5,12 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from checked_cluster import SLICE, end_pods, furnish
-from fake_cluster import FakeCluster
 
 from gpu_operator.app import check, validation
 from gpu_operator.config import Identity
 from gpu_operator.kube.actions import Delete
+from support.worlds.checked_cluster import SLICE, end_pods, furnish
+from support.worlds.fake_cluster import FakeCluster
 
 IMAGE = validation.Image("registry/tessera:1", "Always", ("secret",))
 

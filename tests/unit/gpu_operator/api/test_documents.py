@@ -6,16 +6,16 @@ import string
 from typing import Any
 
 import pytest
-from http_stub import Answer, HttpStub
 from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as AsyncConfiguration
 from kubernetes.client import ApiClient, Configuration
-from waiting_claims import claim_document
 
 from device_plugin.kube.claims import ClaimsKube
 from gpu_operator.api import documents, events
 from gpu_operator.controllers.claims import reading
 from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.port import Chosen
+from support.processes.http_stub import Answer, HttpStub
+from support.worlds.waiting_claims import claim_document
 
 DEEP = 5000  # as deep as the 10 KiB of opaque parameters can be; Go reads 10,000 levels
 

@@ -7,7 +7,6 @@ from dataclasses import field
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster
 
 from gpu_operator import errors, kinds
 from gpu_operator.api.v1alpha1 import GROUP, crd
@@ -23,6 +22,7 @@ from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kinds import Uninstall
 from gpu_operator.kube.port import Document
+from support.worlds.fake_cluster import FakeCluster
 
 WIDGET = crd.Kind("Widget", "widgets", (), GPUPoolSpec, GPUPolicyStatus, (), "Widget is made up.")
 SPEC = {"nodeSelector": {"pool": "p"}, "board": "a30"}

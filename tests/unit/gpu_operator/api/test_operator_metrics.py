@@ -8,10 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from driven_operator import CONFIG
-from fake_cluster import FakeCluster
-from gpu_world import gpu, layout, mig_slice, node, pool, world
-from http_stub import Answer, HttpStub
 from kubernetes.aio.client import ApiClient, Configuration
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -26,6 +22,10 @@ from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.kube.client import KubernetesCluster
+from support.processes.http_stub import Answer, HttpStub
+from support.worlds.driven_operator import CONFIG
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.gpu_world import gpu, layout, mig_slice, node, pool, world
 
 
 def value(name: str, **labels: str) -> float:

@@ -4,7 +4,6 @@ import re
 from typing import Any
 
 import pytest
-from gpu_world import gpu, instances
 
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec, NvidiaSmi
@@ -18,6 +17,7 @@ from gpu_operator.config import (
     WireConfig,
 )
 from gpu_operator.render import daemonset, gpu as gpu_render, gpud, hca
+from support.worlds.gpu_world import gpu, instances
 from vgpu_sim.hal import direct
 
 POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)

@@ -2,14 +2,13 @@
 
 import datetime
 
-from gpu_world import NOW
-
 from gpu_operator.api.v1alpha1.base import Reason, Status
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicyStatus
 from gpu_operator.api.v1alpha1.resource import Broken, Meta
 from gpu_operator.controllers.common import conditions
 from gpu_operator.controllers.common.conditions import Verdict, Verdicts, verdicts
 from gpu_operator.kube.actions import Action, Apply, Manager, Record
+from support.worlds.gpu_world import NOW
 
 META = Meta("GPUPolicy", "default", "uid-1", generation=3)
 READY = verdicts(Verdict(True, Reason.RECONCILED, "in force"))

@@ -3,8 +3,6 @@
 import dataclasses
 
 import pytest
-from gpu_world import GPU_NODE, claimed, condition, gpu, layout, mig_slice, node, pool, world
-from pool_world import CONFIG, IN_POOL, NOW, agent_set, decide
 
 from gpu_operator.api.v1alpha1 import ALLOCATION_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Allocation
@@ -18,6 +16,18 @@ from gpu_operator.controllers.pools import pools, scatter
 from gpu_operator.kube.actions import Apply
 from mig import geometry
 from mig.spec import Place
+from support.worlds.gpu_world import (
+    GPU_NODE,
+    claimed,
+    condition,
+    gpu,
+    layout,
+    mig_slice,
+    node,
+    pool,
+    world,
+)
+from support.worlds.pool_world import CONFIG, IN_POOL, NOW, agent_set, decide
 
 WITH_DRA = CONFIG.model_copy(update={"dra": DraConfig(enabled=True)})
 

@@ -3,14 +3,21 @@
 from typing import Any
 
 import pytest
-from gpu_world import claimed, node, world
-from waiting_claims import CLASSES, THREE, claim_document, exactly, offered, pod_document
 
 from gpu_operator.controllers.claims import reading, telling
 from gpu_operator.controllers.claims.reading import Claim, WaitingPod
 from gpu_operator.controllers.claims.selectors import Facts
 from gpu_operator.controllers.claims.telling import AGAIN_S, CHANGED_S, RIPE_S, Telling
 from gpu_operator.kube.actions import Record
+from support.worlds.gpu_world import claimed, node, world
+from support.worlds.waiting_claims import (
+    CLASSES,
+    THREE,
+    claim_document,
+    exactly,
+    offered,
+    pod_document,
+)
 
 FULL = world(node("a"), offered("a", claims=[claimed("7g.80gb@0", "big")]))
 FREE = world(node("a"), offered("a"))

@@ -7,8 +7,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpu_world import claimed, node, world
-from waiting_claims import (
+
+from gpu_operator import errors
+from gpu_operator.controllers.claims.telling import Telling
+from gpu_operator.engine import claim_loop, computing
+from gpu_operator.engine.claim_loop import ClaimLoop
+from gpu_operator.kube.actions import Record
+from gpu_operator.kube.port import Chosen, Document
+from support.worlds.gpu_world import claimed, node, world
+from support.worlds.waiting_claims import (
     CLASS_DOCUMENTS,
     THREE,
     claim_document,
@@ -17,13 +24,6 @@ from waiting_claims import (
     offered,
     pod_document,
 )
-
-from gpu_operator import errors
-from gpu_operator.controllers.claims.telling import Telling
-from gpu_operator.engine import claim_loop, computing
-from gpu_operator.engine.claim_loop import ClaimLoop
-from gpu_operator.kube.actions import Record
-from gpu_operator.kube.port import Chosen, Document
 
 (OF_THREE,) = (
     one["spec"]["selectors"][0]["cel"]["expression"]

@@ -5,14 +5,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from gpu_world import claimed, node, world
-from waiting_claims import claim_document, offered, pod_document
 
 from gpu_operator.controllers.claims import nudging, reading
 from gpu_operator.controllers.claims.nudging import FIRST_S, MOST, MOST_S, RETURNED_S, Nudging
 from gpu_operator.controllers.claims.reading import Claim, StartingPod
 from gpu_operator.controllers.common.world import AgentPod, World
 from gpu_operator.kube.actions import Annotate
+from support.worlds.gpu_world import claimed, node, world
+from support.worlds.waiting_claims import claim_document, offered, pod_document
 
 THERE = {"a": AgentPod("agent-a", "a", "p")}
 UNPREPARED = world(node("a"), offered("a"), agents=THERE)

@@ -3,16 +3,6 @@
 from typing import Any
 
 import pytest
-from gpu_world import claimed, mig_slice, node, world
-from waiting_claims import (
-    CLASS_DOCUMENTS,
-    CLASSES,
-    THREE,
-    claim_document,
-    class_document,
-    exactly,
-    offered,
-)
 
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupool import Allocation
@@ -25,6 +15,16 @@ from gpu_operator.controllers.claims.verdict import Judge
 from gpu_operator.controllers.claims.wanting import wish
 from gpu_operator.controllers.common.world import World
 from mig import geometry
+from support.worlds.gpu_world import claimed, mig_slice, node, world
+from support.worlds.waiting_claims import (
+    CLASS_DOCUMENTS,
+    CLASSES,
+    THREE,
+    claim_document,
+    class_document,
+    exactly,
+    offered,
+)
 
 
 def nodes(*gpus: Gpu, **facts: Any) -> World:

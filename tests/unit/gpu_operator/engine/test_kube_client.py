@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from http_stub import Answer, HttpStub, Request
 from kubernetes.aio.client import ApiClient, Configuration
 
 from gpu_operator import errors, kinds
@@ -23,6 +22,7 @@ from gpu_operator.kube.actions import (
     Record,
 )
 from gpu_operator.kube.client import KubernetesCluster
+from support.processes.http_stub import Answer, HttpStub, Request
 
 POOL = {
     "apiVersion": "gpu.tessera.dev/v1alpha1",

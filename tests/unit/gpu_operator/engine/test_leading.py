@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.app import serve
@@ -24,6 +23,7 @@ from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.lease_thread import LeaseThread
 from gpu_operator.kube.port import Document, Kube
+from support.worlds.fake_cluster import FakeCluster
 
 TERM_S = 0.1
 CONFIG = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.kube import lease
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
+from support.worlds.fake_cluster import FakeCluster
 
 TERM_S = 15.0
 

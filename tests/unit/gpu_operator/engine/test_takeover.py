@@ -4,9 +4,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from driven_operator import CONFIG, Operator, layout, node, pool
-from fake_cluster import FakeCluster
-from helm_chart import render, require_helm
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import CONFIGURATION
@@ -19,6 +16,9 @@ from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Action
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
+from support.programs.helm_chart import render, require_helm
+from support.worlds.driven_operator import CONFIG, Operator, layout, node, pool
+from support.worlds.fake_cluster import FakeCluster
 
 WANTED = Takeover("ns", "lease", "new", 10)
 

@@ -1,10 +1,9 @@
 """Models that share what is alike stay what they are."""
 
-from gpu_world import gpu, mig_slice
-
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 from gpu_operator.api.v1alpha1.resource import Resource, parse
 from gpu_operator.engine.store import Store
+from support.worlds.gpu_world import gpu, mig_slice
 
 WANT = ("1g.10gb@0", "3g.40gb@4")
 

@@ -4,8 +4,6 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from driven_operator import CONFIG
-from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.controllers.common.world import Outcome
@@ -15,6 +13,8 @@ from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Action, Evict
 from gpu_operator.kube.port import Document
+from support.worlds.driven_operator import CONFIG
+from support.worlds.fake_cluster import FakeCluster
 
 TRAIN = Evict("default", "train", "uid-train")
 

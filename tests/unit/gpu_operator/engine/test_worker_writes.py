@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from driven_operator import CONFIG
 
 from gpu_operator import errors
 from gpu_operator.controllers.common.world import Outcome, World
@@ -16,6 +15,7 @@ from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import _AT_ONCE, Worker
 from gpu_operator.kube.actions import Action, Apply, Manager
 from gpu_operator.kube.port import Document
+from support.worlds.driven_operator import CONFIG
 
 
 def apply(kind: str, name: str, note: str = "", *, status: bool = False) -> Apply:

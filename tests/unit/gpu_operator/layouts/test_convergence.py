@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
-from driven_operator import SELECTED, Operator, layout, node, pool, slices
-from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL
 from gpu_operator.controllers.layouts import execution
+from support.worlds.driven_operator import SELECTED, Operator, layout, node, pool, slices
+from support.worlds.fake_cluster import FakeCluster
 
 
 @pytest.fixture

@@ -4,7 +4,12 @@ import datetime
 from typing import Any
 
 import pytest
-from gpu_world import (
+
+from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.controllers.common.world import Outcome
+from gpu_operator.controllers.layouts import execution
+from gpu_operator.kube.actions import Evict
+from support.worlds.gpu_world import (
     NOW,
     agent_conditions,
     condition,
@@ -14,12 +19,7 @@ from gpu_world import (
     pool,
     world,
 )
-from layout_world import HALVES, SEVEN, changing, decide, everything
-
-from gpu_operator.api.v1alpha1.gpu import Slice
-from gpu_operator.controllers.common.world import Outcome
-from gpu_operator.controllers.layouts import execution
-from gpu_operator.kube.actions import Evict
+from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything
 
 
 def evicting(

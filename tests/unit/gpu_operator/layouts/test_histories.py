@@ -1,14 +1,14 @@
 """Any history of edits, failures and deaths: everything settles, and can be taken away."""
 
-from driven_operator import Operator, layout, node, pool
-from fake_cluster import FakeCluster
 from hypothesis import HealthCheck, given, settings, strategies as st
-from pool_world import IN_POOL
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import FINALIZER, GROUP, RESOURCE_PREFIXES
 from gpu_operator.kube.actions import Action
 from gpu_operator.kube.port import Document
+from support.worlds.driven_operator import Operator, layout, node, pool
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.pool_world import IN_POOL
 
 
 class Died(BaseException):

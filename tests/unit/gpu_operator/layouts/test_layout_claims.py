@@ -1,10 +1,9 @@
 """Layouts beside slices of ResourceClaims: planned around, waited for, never moved."""
 
-from gpu_world import claimed, condition, gpu, layout, mig_slice
-from layout_world import changing, decide, everything, status, written
-
 from gpu_operator.controllers.pools import release
 from gpu_operator.kube.actions import Evict
+from support.worlds.gpu_world import claimed, condition, gpu, layout, mig_slice
+from support.worlds.layout_world import changing, decide, everything, status, written
 
 
 def test_slices_are_placed_beside_those_of_claims() -> None:

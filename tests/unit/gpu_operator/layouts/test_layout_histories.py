@@ -5,13 +5,13 @@ import datetime
 from collections import Counter
 from typing import Any
 
-from driven_operator import Operator, node, pool
-from fake_cluster import FakeCluster
-from gpu_world import NOW
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gpu_operator.controllers.layouts import layouts
 from gpu_operator.engine.queue import Key
+from support.worlds.driven_operator import Operator, node, pool
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.gpu_world import NOW
 
 DEADLINE_S = 60
 WISHES: dict[str, tuple[tuple[str, int], ...]] = {

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from gpu_world import agent_conditions, gpu, layout, mig_slice, node, pool, world
-from layout_world import SEVEN, decide, status, written
 from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1.miglayout import Rollout
+from support.worlds.gpu_world import agent_conditions, gpu, layout, mig_slice, node, pool, world
+from support.worlds.layout_world import SEVEN, decide, status, written
 
 
 @pytest.mark.parametrize(

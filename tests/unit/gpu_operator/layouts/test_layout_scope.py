@@ -4,12 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
-from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 from gpu_operator.controllers.common.world import World
 from gpu_operator.controllers.layouts import orphans
 from gpu_operator.controllers.nodes import extended_resources
+from support.worlds.gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
+from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 
 def of_board(board: str, found: Any) -> Any:

@@ -3,7 +3,12 @@
 from typing import Any
 
 import pytest
-from gpu_world import (
+
+from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
+from gpu_operator.controllers.layouts import change, orphans
+from gpu_operator.kube.actions import Apply, Evict, Manager
+from gpu_operator.render import gpu as gpu_render
+from support.worlds.gpu_world import (
     NOW,
     agent_conditions,
     applied,
@@ -16,12 +21,7 @@ from gpu_world import (
     pool,
     world,
 )
-from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
-
-from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
-from gpu_operator.controllers.layouts import change, orphans
-from gpu_operator.kube.actions import Apply, Evict, Manager
-from gpu_operator.render import gpu as gpu_render
+from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 
 def test_an_empty_gpu_is_filled() -> None:

@@ -3,9 +3,6 @@
 from typing import Any
 
 import pytest
-from driven_operator import CONFIG, Operator, layout, node, pool, slices
-from fake_cluster import FakeCluster
-from gpu_world import GPU_NODE, node as a_node, pool as a_pool, world
 
 from gpu_operator.api import migparted, migparted_defaults
 from gpu_operator.api.v1alpha1 import MIG_CONFIG
@@ -13,6 +10,9 @@ from gpu_operator.config import MigManagerConfig
 from gpu_operator.controllers.mig_config import mig_config
 from gpu_operator.kube.actions import Apply, Manager
 from mig import geometry
+from support.worlds.driven_operator import CONFIG, Operator, layout, node, pool, slices
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.gpu_world import GPU_NODE, node as a_node, pool as a_pool, world
 
 LABEL = "gpu.tessera.dev/mig.config"
 STATE = f"{LABEL}.state"

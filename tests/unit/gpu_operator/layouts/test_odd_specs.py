@@ -9,9 +9,6 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from driven_operator import Operator, layout, node, pool
-from fake_cluster import FakeCluster
-from odd_specs import odd
 
 from device_plugin.agent.claims import taken
 from device_plugin.agent.desired import sort_out
@@ -22,6 +19,9 @@ from gpu_operator.api.v1alpha1 import CHANGED_AT, CHART_VALUES, LAST_APPLIED, RO
 from gpu_operator.controllers.claims.room import Seats
 from mig import geometry
 from mig.errors import MigError
+from support.worlds.driven_operator import Operator, layout, node, pool
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.odd_specs import odd
 
 FILES = Path(__file__).parents[4] / "charts" / "tessera" / "files" / "crds"
 KINDS = {

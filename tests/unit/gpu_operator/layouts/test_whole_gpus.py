@@ -5,19 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gpu_world import (
-    NOW,
-    applied,
-    condition,
-    gpu,
-    layout,
-    mig_slice,
-    node,
-    pool,
-    world,
-)
-from layout_world import SEVEN, decide, everything, status, written
-from pool_world import CONFIG
 
 from gpu_operator.api.v1alpha1 import LAST_APPLIED, WAS_SPARE
 from gpu_operator.api.v1alpha1.gpu import MigMode
@@ -29,6 +16,19 @@ from gpu_operator.controllers.layouts import orphans
 from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.controllers.pools import pools
 from gpu_operator.kube.actions import Apply, Manager, PatchNode
+from support.worlds.gpu_world import (
+    NOW,
+    applied,
+    condition,
+    gpu,
+    layout,
+    mig_slice,
+    node,
+    pool,
+    world,
+)
+from support.worlds.layout_world import SEVEN, decide, everything, status, written
+from support.worlds.pool_world import CONFIG
 
 WHOLE = "whole@0"
 RESOURCE = "gpu.tessera.dev/gpu"

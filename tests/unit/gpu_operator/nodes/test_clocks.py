@@ -3,14 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from driven_operator import CONFIG
-from gpu_world import NOW, condition, gpu, node, pool, world
-
 from gpu_operator.api.v1alpha1.base import Condition
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
 from gpu_operator.controllers.pools import pool_book, pools
 from gpu_operator.kube.actions import Apply, Manager, Record
+from support.worlds.driven_operator import CONFIG
+from support.worlds.gpu_world import NOW, condition, gpu, node, pool, world
 
 WALL, MODELLED = Clock.WALL, Clock.MODELLED
 

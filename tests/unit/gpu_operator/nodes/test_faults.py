@@ -6,7 +6,6 @@ from typing import Any
 
 import jsonschema
 import pytest
-from gpu_world import NOW, applied, gpu, node, pool, world
 
 from gpu_operator.api.v1alpha1.gpu import FaultPhase, FaultStatus, WantedFault
 from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
@@ -16,6 +15,7 @@ from gpu_operator.controllers import faults
 from gpu_operator.controllers.common.world import World
 from gpu_operator.kube.actions import Apply, Manager, Record
 from gpu_operator.render import gpud
+from support.worlds.gpu_world import NOW, applied, gpu, node, pool, world
 
 UID = "11111111-1111-4111-8111-111111111111"
 

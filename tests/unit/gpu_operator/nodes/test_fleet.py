@@ -10,8 +10,6 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from driven_operator import CONFIG
-from gpu_world import NOW, gpu, layout, mig_slice, node, pool, world
 
 from gpu_operator.api.v1alpha1 import MIG_CONFIG_NODE, POOL_LABEL
 from gpu_operator.api.v1alpha1.gpupool import Allocation
@@ -20,6 +18,8 @@ from gpu_operator.controllers.common.world import AgentPod, Outcome, World
 from gpu_operator.controllers.fleet import Fleet, Named
 from gpu_operator.controllers.layouts import layouts, orphans, selection
 from gpu_operator.controllers.pools import pools
+from support.worlds.driven_operator import CONFIG
+from support.worlds.gpu_world import NOW, gpu, layout, mig_slice, node, pool, world
 
 SEVEN = [f"1g.10gb@{i}" for i in range(7)]
 HALVES = ["3g.40gb@0", "3g.40gb@4"]

@@ -3,12 +3,18 @@
 from collections.abc import Mapping
 from typing import Any
 
-from driven_operator import Operator, layout, node, pool
-from fake_cluster import FakeCluster
-from gpu_world import PREFIX, gpu as a_gpu, mig_slice, node as a_node, pool as a_pool, world
-from pool_world import IN_POOL, decide
-
 from gpu_operator.kube.actions import Apply, Manager
+from support.worlds.driven_operator import Operator, layout, node, pool
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.gpu_world import (
+    PREFIX,
+    gpu as a_gpu,
+    mig_slice,
+    node as a_node,
+    pool as a_pool,
+    world,
+)
+from support.worlds.pool_world import IN_POOL, decide
 
 SEVEN = [f"1g.10gb@{start}" for start in range(7)]
 

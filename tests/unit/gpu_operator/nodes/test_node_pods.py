@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from gpu_world import applied, condition, gpu, node, pool, world
-from pool_world import IN_POOL, agent_set, decide
 
 from gpu_operator.controllers.common.world import AgentPod, AgentSet, World
 from gpu_operator.kube.actions import Manager
+from support.worlds.gpu_world import applied, condition, gpu, node, pool, world
+from support.worlds.pool_world import IN_POOL, agent_set, decide
 
 THERE = agent_set()
 GPUD, AGENT = THERE["tessera-gpud-p"].rendered, THERE["tessera-node-p"].rendered

@@ -4,12 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from driven_operator import Operator, node, pool
-from fake_cluster import FakeCluster
-from gpu_world import GPU_NODE, NOW, agent_conditions, gpu, node as a_node, pool as a_pool, world
-from http_stub import Answer, HttpStub, Request
 from kubernetes.aio.client import ApiClient, Configuration
-from pool_world import IN_POOL, agent_set
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import POOL_LABEL, TAINTS
@@ -19,6 +14,19 @@ from gpu_operator.controllers.pools import pools
 from gpu_operator.kube import taints
 from gpu_operator.kube.actions import Action, Apply, Manager, SetTaints
 from gpu_operator.kube.client import KubernetesCluster
+from support.processes.http_stub import Answer, HttpStub, Request
+from support.worlds.driven_operator import Operator, node, pool
+from support.worlds.fake_cluster import FakeCluster
+from support.worlds.gpu_world import (
+    GPU_NODE,
+    NOW,
+    agent_conditions,
+    gpu,
+    node as a_node,
+    pool as a_pool,
+    world,
+)
+from support.worlds.pool_world import IN_POOL, agent_set
 
 NOT_READY = "gpu.tessera.dev/not-ready"
 PRESENT = "gpu.tessera.dev/gpu"

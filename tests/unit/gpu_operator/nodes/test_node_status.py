@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from gpu_world import GPU_NODE, applied, gpu, mig_slice, node, pool, world
 
 from gpu_operator.api.v1alpha1 import HCA_RESOURCE, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
@@ -11,6 +10,7 @@ from gpu_operator.api.v1alpha1.gpupool import HCAs
 from gpu_operator.controllers.common.world import AgentPod, ChartPolicy, World
 from gpu_operator.controllers.nodes import extended_resources
 from gpu_operator.kube.actions import Manager, PatchNode
+from support.worlds.gpu_world import GPU_NODE, applied, gpu, mig_slice, node, pool, world
 
 SMALL = "gpu.tessera.dev/mig-1g.10gb"
 AGENT = {"n1": AgentPod("agent", "n1", "p")}

@@ -5,8 +5,6 @@ import json
 from typing import Any
 
 import pytest
-from gpu_world import NOW, applied, condition, gpu, mig_slice, node, pool, world
-from pool_world import agent_set
 
 from gpu_operator.api.v1alpha1 import CHART_VALUES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus, NvidiaSmi
@@ -17,6 +15,8 @@ from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.common.world import AgentSet, ChartPolicy, Outcome, World
 from gpu_operator.kube.actions import Manager, Record
 from gpu_operator.render import daemonset
+from support.worlds.gpu_world import NOW, applied, condition, gpu, mig_slice, node, pool, world
+from support.worlds.pool_world import agent_set
 
 CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
 OURS, THEIRS = "gpu.tessera.dev", "nvidia.com"

@@ -1,11 +1,10 @@
 """When a GPUPool is ready: its nodes run what it says, and the scheduler knows of it."""
 
-from gpu_world import condition, gpu, mig_slice, node, pool, world
-from pool_world import IN_POOL, agent_set, decide
-
 from gpu_operator.api.v1alpha1.resource import Resource
 from gpu_operator.controllers.common.world import AgentPod, Outcome
 from gpu_operator.kube.actions import Apply, Manager
+from support.worlds.gpu_world import condition, gpu, mig_slice, node, pool, world
+from support.worlds.pool_world import IN_POOL, agent_set, decide
 
 
 def test_an_agent_of_an_earlier_policy_keeps_a_pool_from_being_ready() -> None:

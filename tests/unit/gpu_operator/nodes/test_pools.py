@@ -3,7 +3,16 @@
 from typing import Any
 
 import pytest
-from gpu_world import (
+
+from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL, RESOURCE_PREFIXES
+from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.gpupool import HCAs
+from gpu_operator.config import RdmaConfig
+from gpu_operator.controllers.common.world import AgentPod, AgentSet, ChartPolicy, Outcome, World
+from gpu_operator.controllers.pools import pools
+from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, PatchNode, Record
+from support.worlds.gpu_world import (
     GPU_NODE,
     NOW,
     PREFIX,
@@ -18,16 +27,7 @@ from gpu_world import (
     pool,
     world,
 )
-from pool_world import CONFIG, IN_POOL, agent_set, decide
-
-from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL, RESOURCE_PREFIXES
-from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import HCAs
-from gpu_operator.config import RdmaConfig
-from gpu_operator.controllers.common.world import AgentPod, AgentSet, ChartPolicy, Outcome, World
-from gpu_operator.controllers.pools import pools
-from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, PatchNode, Record
+from support.worlds.pool_world import CONFIG, IN_POOL, agent_set, decide
 
 
 def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:

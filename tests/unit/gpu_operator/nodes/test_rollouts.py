@@ -4,7 +4,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gpu_world import (
+
+from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK, ROLLED_BACK_WHY
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.common.world import World
+from gpu_operator.controllers.layouts import plans, targets
+from gpu_operator.controllers.layouts.decisions import PORTION
+from gpu_operator.kube.actions import Manager
+from mig import planner
+from support.worlds.gpu_world import (
     NOW,
     applied,
     condition,
@@ -15,15 +23,7 @@ from gpu_world import (
     pool,
     world,
 )
-from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
-
-from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK, ROLLED_BACK_WHY
-from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.controllers.common.world import World
-from gpu_operator.controllers.layouts import plans, targets
-from gpu_operator.controllers.layouts.decisions import PORTION
-from gpu_operator.kube.actions import Manager
-from mig import planner
+from support.worlds.layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 
 def test_past_the_deadline_the_last_slices_come_back() -> None:

@@ -4,15 +4,14 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from driven_operator import CONFIG
-from gpu_world import NOW, condition, gpu, mig_slice, node, pool, world
-
 from gpu_operator.app.object_metrics import ObjectCollector
 from gpu_operator.controllers.common.world import World
 from gpu_operator.controllers.pools import pool_book, pools, scatter
 from gpu_operator.controllers.pools.scatter import RoomSum
 from gpu_operator.kube.actions import Apply, Manager
 from mig import planner
+from support.worlds.driven_operator import CONFIG
+from support.worlds.gpu_world import NOW, condition, gpu, mig_slice, node, pool, world
 
 SCATTERED = [mig_slice("1g.10gb@0", "team/a"), mig_slice("1g.10gb@4", "team/b")]
 PACKED = [mig_slice("1g.10gb@6", "team/a"), mig_slice("1g.10gb@5", "team/b")]

@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from gpu_world import gpu, mig_slice, node, pool, world
 from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, Strategy
@@ -12,6 +11,7 @@ from gpu_operator.api.v1alpha1.sharing import Shared, Sharing, SharingKind, reso
 from gpu_operator.controllers.common import offers
 from gpu_operator.controllers.nodes import sharing
 from mig import geometry
+from support.worlds.gpu_world import gpu, mig_slice, node, pool, world
 
 SMALL = geometry.board("h100-80gb").profile("1g.10gb")
 UUID = "GPU-11111111-1111-4111-8111-111111111111"

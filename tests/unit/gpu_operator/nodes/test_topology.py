@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 import yaml
-from driven_operator import CONFIG
-from gpu_world import NOW, node, pool, world
 from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
@@ -15,6 +13,8 @@ from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
 from gpu_operator.controllers.common.conditions import report_broken
 from gpu_operator.controllers.pools import pools
 from gpu_operator.kube.actions import Apply, Manager
+from support.worlds.driven_operator import CONFIG
+from support.worlds.gpu_world import NOW, node, pool, world
 from vgpu_sim.perf.topology import PRESETS, Expander, Level, Place, topology_named
 
 

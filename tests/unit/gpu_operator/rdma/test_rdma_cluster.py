@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from policy_cluster import RdmaWorld
 
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
 from gpu_operator.controllers.rdma.nodes import SILENT_AFTER_S
 from gpu_operator.kube.actions import Apply
 from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from support.worlds.policy_cluster import RdmaWorld
 
 A, B = "a", "b"
 

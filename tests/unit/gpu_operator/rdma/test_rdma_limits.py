@@ -5,7 +5,6 @@ import random
 from typing import Any
 
 import pytest
-from policy_cluster import RdmaWorld
 
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType
 from gpu_operator.api.v1alpha1.rdma import packing
@@ -14,6 +13,7 @@ from gpu_operator.kube.actions import Apply
 from rdma.compiling import budget, compiled, excess
 from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.tables import DEFAULT_PKEY, Identity
+from support.worlds.policy_cluster import RdmaWorld
 
 A, B = "a", "b"
 TRAIN: dict[str, Any] = {"name": "train", "members": [{"podSelector": {}}]}

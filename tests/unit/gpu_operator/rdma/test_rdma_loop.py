@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
-from policy_cluster import OWNER, RdmaWorld
 
 from gpu_operator import errors
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
@@ -15,6 +14,7 @@ from gpu_operator.kube.actions import Action, Apply, Delete
 from gpu_operator.kube.port import Chosen, Document
 from gpu_operator.kube.reflector import Reflector
 from rdma.reading.manifests import NETWORK_KIND, POLICY_KIND
+from support.worlds.policy_cluster import OWNER, RdmaWorld
 
 KINDS = ("Namespace", "Node", "Pod", "Lease", NETWORK_KIND, POLICY_KIND, TABLES_KIND)
 

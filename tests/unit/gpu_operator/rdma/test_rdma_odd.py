@@ -6,9 +6,6 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
-from rdma_odd import FLOWS, Odd
-from rdma_oracle import Try, World, allowed, reached
-from rdma_world import addresses, load, names
 
 from rdma import codec, grants
 from rdma.compiling.compiler import Compiler
@@ -18,6 +15,9 @@ from rdma.reach import Reach
 from rdma.reading import manifests
 from rdma.tables import Flow
 from rdma.verbs import NAMES
+from support.oracles.rdma_oracle import Try, World, allowed, reached
+from support.worlds.rdma_odd import FLOWS, Odd
+from support.worlds.rdma_world import addresses, load, names
 
 CRDS = Path(__file__).parents[4] / "charts" / "tessera" / "files" / "crds"
 QUESTIONS = 40

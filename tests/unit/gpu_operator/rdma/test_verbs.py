@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from fake_cluster import FakeCluster
 
 from gpu_operator import errors
 from gpu_operator.app import check, cleanup, validation
@@ -19,6 +18,7 @@ from gpu_operator.app.health import Health
 from gpu_operator.config import Identity
 from gpu_operator.kube.actions import Action, Delete, Evict
 from gpu_operator.kube.port import Document
+from support.worlds.fake_cluster import FakeCluster
 
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 

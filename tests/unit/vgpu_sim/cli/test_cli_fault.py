@@ -4,8 +4,8 @@ import re
 
 import pytest
 from click.testing import CliRunner
-from gpud_process import gpud
 
+from support.processes.gpud_process import gpud
 from vgpu_sim.cli import fault
 
 TOKEN = bytes(32)

@@ -11,9 +11,9 @@ import click
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
-from tessera_run import EXAMPLES, tessera
 
 from mig.geometry import BOARDS, board
+from support.processes.tessera_run import EXAMPLES, tessera
 from vgpu_sim.cli.main import main
 
 PTX = str(EXAMPLES / "vecadd.ptx")

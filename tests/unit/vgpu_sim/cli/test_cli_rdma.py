@@ -9,8 +9,8 @@ import pytest
 import yaml
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
-from rdma_world import Dict, namespace, network, nine_pods, policy
 
+from support.worlds.rdma_world import Dict, namespace, network, nine_pods, policy
 from vgpu_sim.cli.main import main
 
 OURS = "rdma.tessera.dev/v1alpha1"

@@ -5,8 +5,8 @@ import json
 
 import pytest
 from click.testing import CliRunner
-from gpud_process import gpud
 
+from support.processes.gpud_process import gpud
 from vgpu_sim.cli.smi import command
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from interpreted_ptx import compile_verified, kernel
 
+from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.compiler import liveness
 from vgpu_sim.compiler.allocation import REGISTER_FILE_SLOTS, allocate
 from vgpu_sim.isa import (

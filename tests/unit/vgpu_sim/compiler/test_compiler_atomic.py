@@ -1,8 +1,8 @@
 """atom, red, fence and membar: which forms are taken and what becomes of them."""
 
 import pytest
-from interpreted_ptx import compile_verified, kernel
 
+from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.compiler.errors import InvalidPtxError, UnsupportedPtxError
 from vgpu_sim.isa import DataType, Instruction, Literal, Op, Order, Scope, Space, Update
 

@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
 from vgpu_sim import isa
 from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.exec.errors import Trap

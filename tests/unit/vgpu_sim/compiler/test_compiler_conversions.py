@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable
 
-import number_reference as reference
 import pytest
-from binding_rows import COUNT, RANDOM, forms, patterns, run, spellings
-from interpreted_ptx import BASE, compile_verified, kernel
-from number_reference import as_float, as_integer
 
+from support.execution.binding_rows import COUNT, RANDOM, forms, patterns, run, spellings
+from support.execution.interpreted_ptx import BASE, compile_verified, kernel
+from support.oracles import number_reference as reference
+from support.oracles.number_reference import as_float, as_integer
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.hal import address_map
 from vgpu_sim.isa import Instruction

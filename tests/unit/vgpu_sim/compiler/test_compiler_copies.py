@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
 from vgpu_sim.compiler.errors import InvalidPtxError, UnsupportedPtxError
 from vgpu_sim.exec.errors import AddressFault, MisalignedFault
 from vgpu_sim.isa import Instruction, Literal, Op, Space, Update

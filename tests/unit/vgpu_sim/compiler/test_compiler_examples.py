@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, run
 
+from support.execution.interpreted_ptx import compile_verified, run
 from vgpu_sim.isa import container
 
 EXAMPLES = Path(__file__).parents[4] / "examples"

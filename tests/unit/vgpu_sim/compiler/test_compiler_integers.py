@@ -8,11 +8,11 @@ import re
 
 import numpy as np
 import pytest
-from binding_rows import COUNT, forms, patterns, run, spellings
-from interpreted_ptx import compile_verified, kernel, run as run_kernel
-from number_reference import bits_of
-from scalar_ptx import integers
 
+from support.execution.binding_rows import COUNT, forms, patterns, run, spellings
+from support.execution.interpreted_ptx import compile_verified, kernel, run as run_kernel
+from support.oracles.number_reference import bits_of
+from support.oracles.scalar_ptx import integers
 from vgpu_sim.compiler import PtxError
 from vgpu_sim.compiler.lower.forms import Form
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from interpreted_ptx import run
 
+from support.execution.interpreted_ptx import run
 from vgpu_sim.compiler import InvalidPtxError
 from vgpu_sim.compiler.errors import LinkError
 from vgpu_sim.compiler.linking import Input, check, link, parts

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, run
 from llvmlite import binding as llvm
+
+from support.execution.interpreted_ptx import compile_verified, run
 
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()

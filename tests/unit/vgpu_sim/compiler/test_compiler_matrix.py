@@ -1,10 +1,10 @@
 """Matrices in memory: ldmatrix, stmatrix, movmatrix and wmma against indexing in numpy."""
 
-import matrix_oracle as oracle
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
+from support.oracles import matrix_oracle as oracle
 from vgpu_sim.compiler.errors import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 
 Array = oracle.Array

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
 from vgpu_sim import compiler, isa
 from vgpu_sim.compiler import InvalidPtxError, UnsupportedPtxError
 from vgpu_sim.compiler.lower.forms import Form

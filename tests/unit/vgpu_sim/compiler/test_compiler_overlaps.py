@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
-from legality import forms
-from legality.forms import Form
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
+from support.tools.legality import forms
+from support.tools.legality.forms import Form
 from vgpu_sim.compiler import PtxError
 from vgpu_sim.isa import Module
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from interpreted_ptx import kernel
 
+from support.execution.interpreted_ptx import kernel
 from vgpu_sim import compiler
 from vgpu_sim.compiler import (
     Diagnostic,

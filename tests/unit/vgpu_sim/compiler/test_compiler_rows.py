@@ -8,12 +8,12 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
-import float_forms
 import pytest
-from binding_rows import COUNT, Words, forms, patterns, run, spellings
-from number_reference import as_integer, bits_of
-from scalar_ptx import integers, video
 
+from support.execution.binding_rows import COUNT, Words, forms, patterns, run, spellings
+from support.oracles import float_forms
+from support.oracles.number_reference import as_integer, bits_of
+from support.oracles.scalar_ptx import integers, video
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS
 from vgpu_sim.isa import Family

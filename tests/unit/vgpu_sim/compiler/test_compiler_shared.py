@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
 from vgpu_sim.compiler.errors import InvalidPtxError
 from vgpu_sim.exec.errors import AddressFault
 from vgpu_sim.isa import EFFECTS, Literal, Op, Register, Space

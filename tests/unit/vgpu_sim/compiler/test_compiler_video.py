@@ -4,14 +4,14 @@ import re
 
 import numpy as np
 import pytest
-from binding_rows import COUNT, forms, patterns, run, spellings
-from interpreted_ptx import compile_verified, kernel, run as run_kernel
-from random_kernels import video as random_video
-from random_kernels.dice import Dice
-from random_kernels.program import GENERAL, Program
-from scalar_ptx import video
-from scalar_ptx.text import read
 
+from support.execution.binding_rows import COUNT, forms, patterns, run, spellings
+from support.execution.interpreted_ptx import compile_verified, kernel, run as run_kernel
+from support.kernels.random_kernels import video as random_video
+from support.kernels.random_kernels.dice import Dice
+from support.kernels.random_kernels.program import GENERAL, Program
+from support.oracles.scalar_ptx import video
+from support.oracles.scalar_ptx.text import read
 from vgpu_sim.compiler import PtxError
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS

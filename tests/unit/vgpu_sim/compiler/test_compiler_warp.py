@@ -1,8 +1,8 @@
 """What collectives of a warp become, and which forms of them are no PTX."""
 
 import pytest
-from interpreted_ptx import compile_verified
 
+from support.execution.interpreted_ptx import compile_verified
 from vgpu_sim.compiler.errors import InvalidPtxError, PtxSyntaxError
 from vgpu_sim.isa import Instruction, Literal, Op, Predicate, Register
 from vgpu_sim.isa.disasm import render_instruction

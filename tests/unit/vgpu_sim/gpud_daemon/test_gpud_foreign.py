@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from lingering import lingering_socket
 
+from support.processes.lingering import lingering_socket
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import MAX_UNFINISHED, ForeignSockets
 

@@ -6,10 +6,10 @@ import json
 import os
 import socket
 
-import a30_slice
 import pytest
 
 from device_plugin.backends import administration
+from support.rigs import a30_slice
 from vgpu_sim.gpud.contexts.worker_channel import (
     MAX_MODELLED_MESSAGES,
     MAX_USAGE_MESSAGES,

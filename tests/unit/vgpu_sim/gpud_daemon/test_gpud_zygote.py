@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import ClassVar, cast
 
-import a30_slice
 import pytest
-from worker_client import worker_config
 
+from support.processes.worker_client import worker_config
+from support.rigs import a30_slice
 from vgpu_sim import zygote as forking
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.contexts import zygote as zygote_module

@@ -3,9 +3,9 @@
 import asyncio
 import dataclasses
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.gpud.errors import HelloRefused, RetryLater
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.model import (

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.gpud.contexts import table as table_module
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.events import EventBus

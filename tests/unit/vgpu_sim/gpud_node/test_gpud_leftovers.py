@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.gpud.contexts import leftovers, reconnecting
 from vgpu_sim.gpud.contexts.launching import MAX_CONTEXTS_PER_SLICE
 from vgpu_sim.gpud.contexts.leftovers import Leftovers, Record

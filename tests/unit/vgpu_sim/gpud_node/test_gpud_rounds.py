@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.contexts import leftovers, worker_channel
 from vgpu_sim.gpud.contexts.leftovers import Recorder

@@ -3,9 +3,9 @@
 import dataclasses
 from pathlib import Path
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget
 from vgpu_sim.gpud.limits.sharing import Kind, Sharing, SharingTable

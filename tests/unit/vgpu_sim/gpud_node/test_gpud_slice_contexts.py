@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.errors import NotFound
 from vgpu_sim.gpud.model import ClaimShare, MigInstance, Owner

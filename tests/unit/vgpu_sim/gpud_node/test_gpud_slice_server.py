@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import a30_slice
 import pytest
 
+from support.rigs import a30_slice
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.model import Owner
 from vgpu_sim.gpud.slices import replies, server as server_module

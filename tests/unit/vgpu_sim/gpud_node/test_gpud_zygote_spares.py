@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from worker_client import worker_config
 
+from support.processes.worker_client import worker_config
 from vgpu_sim import zygote as forking
 from vgpu_sim.hal.spawn import WorkerConfig, decode
 from vgpu_sim.worker import spare as spares

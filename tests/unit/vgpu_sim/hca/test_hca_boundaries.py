@@ -5,13 +5,13 @@ import random
 import time
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
-import wire_rig
-from hca_moves import move
-from hca_rig import BASE, Client, Pair, until, write
 
 from rdma.verbs import ALL
+from support.rigs import hca_rig
+from support.rigs.hca_moves import move
+from support.rigs.hca_rig import BASE, Client, Pair, until, write
+from support.wire import wire_rig
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import (

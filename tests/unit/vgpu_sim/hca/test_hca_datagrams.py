@@ -4,10 +4,10 @@ import ctypes
 import struct
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Client, until
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client, until
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsMask as Mask,

@@ -1,6 +1,6 @@
 """No request is missed, in any order of the engine's steps and of a program's.
 
-tests/support/doorbell_orders carries out the engine's thread and the library's part in all orders
+tests/support/native/doorbell_orders carries out the engine's thread and the library's part in all orders
 of the steps that the other side can see. Mutants of both show that it finds lost wake-ups.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from vgpu_sim.native import build
 
-SUPPORT = Path(__file__).parents[3] / "support" / "doorbell_orders"
+SUPPORT = Path(__file__).parents[3] / "support" / "native" / "doorbell_orders"
 ENGINE, LIBRARY = build.NATIVE / "hca", build.NATIVE / "libibverbs"
 WATCHED = [
     *(ENGINE / f"turns/{name}.c" for name in ("engine", "collect")),

@@ -4,10 +4,10 @@ import os
 import resource
 import time
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Client, Pair, sleeps_on, until, write
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client, Pair, sleeps_on, until, write
 from vgpu_sim.hal.verbs import (
     VerbsAccess,
     VerbsDone,

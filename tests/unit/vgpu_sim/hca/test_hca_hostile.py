@@ -3,10 +3,10 @@
 import os
 import random
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Pair, until, write
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Pair, until, write
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import (
     VerbsEvent,

@@ -8,12 +8,12 @@ import ctypes
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-import hca_rig
 import pytest
-import wire_rig
-from hca_rig import BASE, Client, Cq, Qp, Region, Srq, until
-from wire_judging import QKEY, listening
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client, Cq, Qp, Region, Srq, until
+from support.wire import wire_rig
+from support.wire.wire_judging import QKEY, listening
 from vgpu_sim.hal import hca, hca_frames
 from vgpu_sim.hal.verbs import (
     VerbsOpcode as Op,

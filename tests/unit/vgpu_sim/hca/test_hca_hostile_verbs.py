@@ -2,10 +2,10 @@
 
 import random
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Client, Pair, Srq, until, write
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client, Pair, Srq, until, write
 from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsEvent as Event,

@@ -2,10 +2,10 @@
 
 import os
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Client, Pair, until
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client, Pair, until
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.verbs import VerbsOpcode as Op
 from vgpu_sim.hcad.common.numbers import Numbers

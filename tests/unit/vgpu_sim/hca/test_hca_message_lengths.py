@@ -9,16 +9,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import hca_rig
 import pytest
-import roce
-import wire_rig
-from hca_rig import BASE, Client, Pair, Qp, until
-from roce import Packet, reth
-from wire_peer import QPN, Peer
-from wire_rig import End
-from wire_saving import hand_over
 
+from support.oracles import roce
+from support.oracles.roce import Packet, reth
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client, Pair, Qp, until
+from support.wire import wire_rig
+from support.wire.wire_peer import QPN, Peer
+from support.wire.wire_rig import End
+from support.wire.wire_saving import hand_over
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HCA_MAX_DATAGRAM_BYTES, HCA_MAX_MESSAGE_BYTES as MOST
 from vgpu_sim.hal.hca_frames import HCA_MAX_FRAME_BYTES

@@ -1,8 +1,8 @@
 """Which of several queue pairs may send next: classes, ceilings and ports, packet by packet."""
 
 import pytest
-from hca_parts import Parts
 
+from support.rigs.hca_parts import Parts
 from vgpu_sim.hal.hca_engine import HcaQosClass
 
 LEAD = 65536

@@ -7,9 +7,10 @@ are in Gb/s here and bytes a nanosecond in the engine, so that a slip of a unit 
 import random
 from ctypes import POINTER, byref, c_uint64, pointer
 
-import hca_parts
 import pytest
-from hca_parts import Bucket, Congestion, Limit, Parts
+
+from support.rigs import hca_parts
+from support.rigs.hca_parts import Bucket, Congestion, Limit, Parts
 
 LINE, LEAST = 40.0, 0.04
 STEP_NS, VOLUME = 55_000, 10_000_000

@@ -5,7 +5,8 @@ import socket
 from ctypes import c_bool, c_uint8
 
 import pytest
-from hca_parts import Parts
+
+from support.rigs.hca_parts import Parts
 
 WRITE_MIDDLE, WRITE_ONLY = 7, 10
 PLAIN = -1

@@ -3,13 +3,12 @@
 import errno
 import time
 
-import hca_rig
 import pytest
-import rdma_lab
-from hca_rig import BASE, OPCODES, Pair, sleeps_on, until, write
-from rdma_lab import allow, pod, policy
 
 from rdma.verbs import ALL, Verb
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.hca_rig import BASE, OPCODES, Pair, sleeps_on, until, write
+from support.rigs.rdma_lab import allow, pod, policy
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (

@@ -5,13 +5,12 @@ import errno
 import socket
 import struct
 
-import hca_rig
 import pytest
-import rdma_lab
-from hca_moves import move
-from hca_rig import BASE, Client, until
-from rdma_lab import pod, policy
 
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.hca_moves import move
+from support.rigs.hca_rig import BASE, Client, until
+from support.rigs.rdma_lab import pod, policy
 from vgpu_sim.hal import hca_frames
 from vgpu_sim.hal.verbs import (
     VerbsEvent,

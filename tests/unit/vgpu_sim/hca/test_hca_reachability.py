@@ -9,13 +9,13 @@ import itertools
 from collections.abc import Iterator
 from ipaddress import ip_address
 
-import hca_rig
 import pytest
-from hca_rig import BASE, OPCODES, Client, Cq, Region
-from rdma_oracle import Try, World, allowed
-from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 
 from rdma.compiling.compiler import Compiler
+from support.oracles.rdma_oracle import Try, World, allowed
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, OPCODES, Client, Cq, Region
+from support.worlds.rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 from vgpu_sim.fabric.addresses import address_of_pod, guid_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_objects

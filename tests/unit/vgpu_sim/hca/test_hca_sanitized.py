@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import hca_rig
 import pytest
 
+from support.rigs import hca_rig
 from vgpu_sim.native import build
 
 HERE = Path(__file__).parents[1]

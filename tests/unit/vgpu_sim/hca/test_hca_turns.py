@@ -7,14 +7,13 @@ import os
 import random
 import time
 
-import hca_load
-import hca_rig
 import pytest
-import wire_rig
-from hca_load import PASS, TURN, Attacker, Load, mutated, suffered
-from hca_rig import BASE, Client, Pair, Srq, until
 
 from rdma.verbs import ALL
+from support.rigs import hca_load, hca_rig
+from support.rigs.hca_load import PASS, TURN, Attacker, Load, mutated, suffered
+from support.rigs.hca_rig import BASE, Client, Pair, Srq, until
+from support.wire import wire_rig
 from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus

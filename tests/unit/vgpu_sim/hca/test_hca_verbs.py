@@ -3,10 +3,10 @@
 import itertools
 import struct
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Pair, Srq, until, write
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Pair, Srq, until, write
 from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsAccess as Access,

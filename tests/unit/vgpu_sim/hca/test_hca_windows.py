@@ -2,10 +2,10 @@
 
 import ctypes
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Pair, write
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Pair, write
 from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsAccess as Access,

@@ -5,11 +5,11 @@ import time
 from contextlib import ExitStack
 
 import pytest
-import roce
-import wire_rig
-from hca_rig import BASE, until
-from wire_rig import Ends
 
+from support.oracles import roce
+from support.rigs.hca_rig import BASE, until
+from support.wire import wire_rig
+from support.wire.wire_rig import Ends
 from vgpu_sim.hal.verbs import (
     VerbsAccess,
     VerbsDone,

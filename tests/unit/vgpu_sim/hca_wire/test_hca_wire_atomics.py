@@ -5,12 +5,12 @@ import struct
 from contextlib import ExitStack
 
 import pytest
-import roce
-import wire_rig
-from hca_rig import BASE, Srq, until
-from roce import Packet, atomic_eth
-from wire_rig import End, Ends
 
+from support.oracles import roce
+from support.oracles.roce import Packet, atomic_eth
+from support.rigs.hca_rig import BASE, Srq, until
+from support.wire import wire_rig
+from support.wire.wire_rig import End, Ends
 from vgpu_sim.hal.hca_objects import HcaMwCreate
 from vgpu_sim.hal.verbs import (
     VerbsAccess as Access,

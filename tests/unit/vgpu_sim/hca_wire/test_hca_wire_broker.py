@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import wire_rig
-from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
 
+from support.programs.wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
+from support.wire import wire_rig
 from vgpu_sim.fabric.wire import NoWire, find
 from vgpu_sim.hcad.netd import broker
 from vgpu_sim.hcad.netd.broker import Broker

@@ -6,13 +6,13 @@ import time
 from contextlib import ExitStack
 
 import pytest
-import roce
-import wire_rig
-from hca_rig import BASE, until
-from roce import Packet, reth
-from wire_rig import BadNetwork, End, Ends
-from wire_watcher import CNP, ECT_0, MARKED, Watcher, notification
 
+from support.oracles import roce
+from support.oracles.roce import Packet, reth
+from support.rigs.hca_rig import BASE, until
+from support.wire import wire_rig
+from support.wire.wire_rig import BadNetwork, End, Ends
+from support.wire.wire_watcher import CNP, ECT_0, MARKED, Watcher, notification
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsStatus as Status
 
 QPN = 0x123456

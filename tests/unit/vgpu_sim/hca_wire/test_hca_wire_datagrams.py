@@ -6,14 +6,14 @@ import struct
 from contextlib import ExitStack
 
 import pytest
-import rdma_lab
-import roce
-import wire_rig
-from hca_rig import BASE, until
-from rdma_lab import allow, policy
-from roce import UD, Packet, atomic_eth, deth, reth
-from wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
 
+from support.oracles import roce
+from support.oracles.roce import UD, Packet, atomic_eth, deth, reth
+from support.rigs import rdma_lab
+from support.rigs.hca_rig import BASE, until
+from support.rigs.rdma_lab import allow, policy
+from support.wire import wire_rig
+from support.wire.wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
 from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (
     VerbsDone as Done,

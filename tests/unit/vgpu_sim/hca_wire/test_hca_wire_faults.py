@@ -5,9 +5,9 @@ import os
 import random
 
 import pytest
-from hca_rig import BASE, until
-from wire_rig import BadNetwork, Ends
 
+from support.rigs.hca_rig import BASE, until
+from support.wire.wire_rig import BadNetwork, Ends
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsStatus as Status
 
 SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "20"))

@@ -3,10 +3,10 @@
 import os
 
 import pytest
-import wire_fuzz
-from wire_fuzz import RECEIVES, SEND_TAG, UD_TAG, WRITE_TAG, Fuzz, Violation
 
 from rdma.verbs import Verb
+from support.wire import wire_fuzz
+from support.wire.wire_fuzz import RECEIVES, SEND_TAG, UD_TAG, WRITE_TAG, Fuzz, Violation
 
 SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "3"))
 

@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import rdma_lab
-import roce
-import wire_rig
-from hca_rig import BASE, Client, until
-from rdma_lab import allow, policy
-from roce import UD, Packet, deth
-from wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
 
+from support.oracles import roce
+from support.oracles.roce import UD, Packet, deth
+from support.rigs import rdma_lab
+from support.rigs.hca_rig import BASE, Client, until
+from support.rigs.rdma_lab import allow, policy
+from support.wire import wire_rig
+from support.wire.wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsStatus as Status

@@ -5,16 +5,16 @@ import socket
 import struct
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
-import roce
-import wire_rig
-from hca_rig import BASE, until
-from roce import Packet, aeth, reth
-from wire_peer import QPN, Peer
-from wire_rig import End
 
 from rdma.verbs import ALL
+from support.oracles import roce
+from support.oracles.roce import Packet, aeth, reth
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, until
+from support.wire import wire_rig
+from support.wire.wire_peer import QPN, Peer
+from support.wire.wire_rig import End
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 

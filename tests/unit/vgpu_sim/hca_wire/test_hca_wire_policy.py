@@ -4,16 +4,16 @@ import socket
 from contextlib import ExitStack
 
 import pytest
-import rdma_lab
-import roce
-import wire_rig
-from hca_rig import BASE, until
-from rdma_lab import allow, policy
-from roce import Packet, reth
-from wire_judging import Node, nodes, pods_of
-from wire_rig import End, Ends
 
 from rdma.verbs import ALL, NONE, Verb
+from support.oracles import roce
+from support.oracles.roce import Packet, reth
+from support.rigs import rdma_lab
+from support.rigs.hca_rig import BASE, until
+from support.rigs.rdma_lab import allow, policy
+from support.wire import wire_rig
+from support.wire.wire_judging import Node, nodes, pods_of
+from support.wire.wire_rig import End, Ends
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import (
     VerbsAccess,

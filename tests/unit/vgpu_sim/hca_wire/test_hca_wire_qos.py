@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import hca_rig
 import pytest
-import rdma_lab
-import roce
-import wire_rig
-from hca_rig import BASE, Qp, until
-from roce import Packet, reth
-from wire_rig import RELIABLE, End
-from wire_watcher import CNP, ECT_0, MARKED, Watcher
 
 from rdma.objects import PodFacts
 from rdma.verbs import ALL
+from support.oracles import roce
+from support.oracles.roce import Packet, reth
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.hca_rig import BASE, Qp, until
+from support.wire import wire_rig
+from support.wire.wire_rig import RELIABLE, End
+from support.wire.wire_watcher import CNP, ECT_0, MARKED, Watcher
 from vgpu_sim.hal.hca_engine import HcaPolicyChange, HcaQosClass
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.policy.enforcement import Enforcer

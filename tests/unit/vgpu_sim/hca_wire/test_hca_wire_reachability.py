@@ -13,13 +13,13 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-import wire_rig
-from hca_rig import BASE, OPCODES, Cq, until
-from rdma_oracle import Try, World, allowed
-from rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
-from wire_judging import Node
 
 from rdma.compiling.compiler import Compiler
+from support.oracles.rdma_oracle import Try, World, allowed
+from support.rigs.hca_rig import BASE, OPCODES, Cq, until
+from support.wire import wire_rig
+from support.wire.wire_judging import Node
+from support.worlds.rdma_world import TRAIN, Dict, load, nine, pairwise_specs, policy
 from vgpu_sim.hal.verbs import (
     VerbsMask,
     VerbsQpType,

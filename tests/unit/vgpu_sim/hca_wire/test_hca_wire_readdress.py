@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-import rdma_lab
-import roce
-import wire_rig
-from hca_rig import BASE, Client, until
-from rdma_lab import allow, policy
-from roce import Packet, aeth, reth
-from wire_judging import Node, pods_of
-from wire_peer import Peer
-from wire_rig import End
 
+from support.oracles import roce
+from support.oracles.roce import Packet, aeth, reth
+from support.rigs import rdma_lab
+from support.rigs.hca_rig import BASE, Client, until
+from support.rigs.rdma_lab import allow, policy
+from support.wire import wire_rig
+from support.wire.wire_judging import Node, pods_of
+from support.wire.wire_peer import Peer
+from support.wire.wire_rig import End
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal.verbs import (
     VerbsMask as Mask,

@@ -5,12 +5,12 @@ import random
 import threading
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
-from hca_rig import BASE
-from wire_rig import BadNetwork, End, Ends, ends
-from wire_saving import POSTING, hand_over
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE
+from support.wire.wire_rig import BadNetwork, End, Ends, ends
+from support.wire.wire_saving import POSTING, hand_over
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 
 BYTES = 100_000

@@ -6,13 +6,13 @@ import socket
 from contextlib import ExitStack
 
 import pytest
-import roce
-import wire_rig
-from hca_rig import ALL_ACCESS, BASE, until
-from roce import UC, Packet, reth
-from wire_rig import BadNetwork, End, Ends
 
 from rdma.verbs import ALL, NONE, Verb
+from support.oracles import roce
+from support.oracles.roce import UC, Packet, reth
+from support.rigs.hca_rig import ALL_ACCESS, BASE, until
+from support.wire import wire_rig
+from support.wire.wire_rig import BadNetwork, End, Ends
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import (
     VerbsDone as Done,

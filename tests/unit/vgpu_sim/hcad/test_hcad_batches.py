@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import hca_rig
 import pytest
-from hca_rig import Client
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import Client
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage

@@ -13,13 +13,12 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import hca_rig
 import pytest
-import rdma_lab
-from direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
-from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
-from share_room import room
 
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
+from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Pair, write
+from support.rigs.share_room import room
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest

@@ -5,12 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import hca_rig
 import pytest
-import rdma_lab
-from hca_rig import Client, Pair, write
-from rdma_lab import allow, pod, policy
 
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.hca_rig import Client, Pair, write
+from support.rigs.rdma_lab import allow, pod, policy
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HcaQpAttributes

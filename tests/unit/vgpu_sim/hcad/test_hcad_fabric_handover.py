@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rdma_lab
-from recording_engine import Engine
 
+from support.rigs import rdma_lab
+from support.rigs.recording_engine import Engine
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage

@@ -7,9 +7,9 @@ import socket
 import termios
 from collections.abc import Iterable
 
-import bpf
 import pytest
 
+from support.oracles import bpf
 from vgpu_sim.hcad.serving import filter as calls_filter
 from vgpu_sim.system.call_numbers import NUMBERS
 

@@ -5,9 +5,6 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
-from flow_rules import FLOW, rule
-from recording_engine import Engine
-from refusals import error
 
 from rdma.tables import (
     Direction,
@@ -21,6 +18,9 @@ from rdma.tables import (
     Verdict,
 )
 from rdma.verbs import ALL, NONE, Verb
+from support.oracles.refusals import error
+from support.rigs.recording_engine import Engine
+from support.worlds.flow_rules import FLOW, rule
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import hca, hca_frames
 from vgpu_sim.hal.hca_engine import HcaFlowCounts

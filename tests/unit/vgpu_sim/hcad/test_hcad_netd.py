@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import bpf
 import pytest
-from wire_nodes import missing
 
+from support.oracles import bpf
+from support.programs.wire_nodes import missing
 from vgpu_sim.fabric.wire import NoWire
 from vgpu_sim.hcad.netd import daemon, netd_walls
 from vgpu_sim.hcad.netd.broker import Broker, Opened

@@ -8,11 +8,11 @@ import mmap
 import os
 import random
 
-import hca_rig
 import pytest
-from hca_rig import BASE, Client
-from share_room import most_of, room
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, Client
+from support.rigs.share_room import most_of, room
 from vgpu_sim.fabric.addresses import MAX_FUNCTIONS, address_of
 from vgpu_sim.hal import hca, hca_objects, messages
 from vgpu_sim.hal.hca import HcaMessage

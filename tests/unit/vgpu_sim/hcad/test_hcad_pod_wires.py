@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import hca_rig
 import pytest
-from pod_node import OTHER, A, Node, device, received, say_hello, status
 
+from support.rigs import hca_rig
+from support.rigs.pod_node import OTHER, A, Node, device, received, say_hello, status
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface
 from vgpu_sim.fabric.wire_sockets import open_group, open_sockets

@@ -7,10 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import hca_rig
 import pytest
-from pod_node import IP, ONE, OTHER, A, B, Node, device, received, status
 
+from support.rigs import hca_rig
+from support.rigs.pod_node import IP, ONE, OTHER, A, B, Node, device, received, status
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.links import LINKS
 from vgpu_sim.hal.hca import HcaHello

@@ -9,13 +9,12 @@ import random
 import socket
 import time
 
-import hca_rig
 import pytest
-import rdma_lab
-from rdma_lab import policy
 
 from rdma import codec
 from rdma.objects import PodFacts
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.rdma_lab import policy
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus

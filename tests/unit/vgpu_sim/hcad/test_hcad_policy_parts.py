@@ -7,9 +7,6 @@ from itertools import count
 from typing import Any
 
 import pytest
-from flow_rules import FLOW, rule
-from recording_engine import Engine
-from refusals import error
 
 from rdma.tables import (
     Direction,
@@ -19,6 +16,9 @@ from rdma.tables import (
     Verdict,
 )
 from rdma.verbs import ALL
+from support.oracles.refusals import error
+from support.rigs.recording_engine import Engine
+from support.worlds.flow_rules import FLOW, rule
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal.hca_engine import HcaAsked, HcaQosClass
 from vgpu_sim.hcad.policy.audience import Audience

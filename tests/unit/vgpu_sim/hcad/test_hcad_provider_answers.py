@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from direct_rig import SIZE, FakeGpud, borrow, lend, run
 
+from support.rigs.direct_rig import SIZE, FakeGpud, borrow, lend, run
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hcad.objects.providers import Providers

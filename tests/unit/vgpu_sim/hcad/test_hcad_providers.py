@@ -7,8 +7,19 @@ import socket
 from pathlib import Path
 
 import pytest
-from direct_rig import SIZE, FakeGpud, Worker, borrow, lend, refuse, run, serving, until, vanish
 
+from support.rigs.direct_rig import (
+    SIZE,
+    FakeGpud,
+    Worker,
+    borrow,
+    lend,
+    refuse,
+    run,
+    serving,
+    until,
+    vanish,
+)
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.hcad.objects import providers

@@ -9,10 +9,10 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import hca_rig
 import pytest
-from hca_rig import Client
 
+from support.rigs import hca_rig
+from support.rigs.hca_rig import Client
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca_objects, messages

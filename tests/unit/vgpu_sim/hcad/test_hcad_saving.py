@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-import hca_rig
 import pytest
-import rdma_lab
-from hca_moves import move
-from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.hca_moves import move
+from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status

@@ -9,12 +9,12 @@ from functools import partial
 from itertools import count
 from typing import Any
 
-import hca_rig
 import pytest
-from hca_moves import handed_over
-from hca_rig import BASE, Client
-from share_room import most_of, open_descriptors, room
 
+from support.rigs import hca_rig
+from support.rigs.hca_moves import handed_over
+from support.rigs.hca_rig import BASE, Client
+from support.rigs.share_room import most_of, open_descriptors, room
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsQpType

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from share_room import KINDS, most_of, room
 
+from support.rigs.share_room import KINDS, most_of, room
 from vgpu_sim.hcad.common.quotas import OBJECT_BYTES, RING_BYTES, Shares, memory_limit
 
 GIB = 1 << 30

@@ -4,11 +4,12 @@ import itertools
 import random
 from collections.abc import Callable
 
-import ieee_oracle
 import numpy as np
 import pytest
-from ieee_oracle import BY_NAME, Format
-from ptx_lanes import Patterns, evaluate
+
+from support.execution.ptx_lanes import Patterns, evaluate
+from support.oracles import ieee_oracle
+from support.oracles.ieee_oracle import BY_NAME, Format
 
 RANDOM = random.Random(5)
 COUNT = 512

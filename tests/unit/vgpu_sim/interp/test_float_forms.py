@@ -8,12 +8,12 @@ import itertools
 import random
 from collections.abc import Iterator
 
-import float_forms
 import numpy as np
 import pytest
-from float_forms import converted, expected, format_of, is_float, numbers
-from ptx_lanes import Patterns, evaluate
 
+from support.execution.ptx_lanes import Patterns, evaluate
+from support.oracles import float_forms
+from support.oracles.float_forms import converted, expected, format_of, is_float, numbers
 from vgpu_sim.compiler.lower.families import convert
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS

@@ -5,10 +5,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from float_forms import format_of, numbers
-from interpreted_ptx import compile_verified, kernel
-from ptx_lanes import evaluate
 
+from support.execution.interpreted_ptx import compile_verified, kernel
+from support.execution.ptx_lanes import evaluate
+from support.oracles.float_forms import format_of, numbers
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 
 COUNT = 768

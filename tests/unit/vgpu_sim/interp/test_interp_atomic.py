@@ -1,10 +1,10 @@
 """atom and red on the interpreter, against Python's integers and fractions."""
 
-import atomic_kernels as kernels
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
+from support.kernels import atomic_kernels as kernels
 from vgpu_sim.exec.errors import AddressFault, MisalignedFault
 from vgpu_sim.isa import Update
 from vgpu_sim.isa.families import atomic

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isa_lanes import launch_golden
 
+from support.execution.isa_lanes import launch_golden
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.errors import Trap
 from vgpu_sim.isa.asm import assemble

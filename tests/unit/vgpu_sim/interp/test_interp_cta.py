@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isa_lanes import GPU, launch_golden
 from numpy.typing import NDArray
 
+from support.execution.isa_lanes import GPU, launch_golden
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.errors import AddressFault, BarrierFault, MisalignedFault
 from vgpu_sim.exec.interp import cta, engine

@@ -5,11 +5,11 @@ import random
 from collections.abc import Iterator
 from fractions import Fraction
 
-import ieee_oracle
 import pytest
-from ieee_oracle import BY_NAME, F32, F64, Format
-from isa_lanes import LANES, evaluate, prepare
 
+from support.execution.isa_lanes import LANES, evaluate, prepare
+from support.oracles import ieee_oracle
+from support.oracles.ieee_oracle import BY_NAME, F32, F64, Format
 from vgpu_sim.exec import interp
 
 _ARITY = {"FADD": 2, "FSUB": 2, "FMUL": 2, "FMA": 3, "FDIV": 2, "FRCP": 1, "FSQRT": 1}

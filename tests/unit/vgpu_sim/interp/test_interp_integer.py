@@ -5,12 +5,12 @@ import random
 from collections.abc import Callable
 from fractions import Fraction
 
-import ieee_oracle
 import numpy as np
 import pytest
-from ieee_oracle import BY_NAME
-from isa_lanes import evaluate, prepare
 
+from support.execution.isa_lanes import evaluate, prepare
+from support.oracles import ieee_oracle
+from support.oracles.ieee_oracle import BY_NAME
 from vgpu_sim.exec import interp
 
 _TYPES = ["U16", "S16", "U32", "S32", "U64", "S64", "B32"]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from isa_lanes import launch_golden, prepare
 
+from support.execution.isa_lanes import launch_golden, prepare
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.errors import AddressFault, BadAddress
 from vgpu_sim.isa import Space

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 import pytest
-import warp_kernels
-from interpreted_ptx import compile_verified, kernel, run
 
+from support.execution.interpreted_ptx import compile_verified, kernel, run
+from support.kernels import warp_kernels
 from vgpu_sim.exec.errors import BarrierFault
 
 pytestmark = pytest.mark.timeout(120)

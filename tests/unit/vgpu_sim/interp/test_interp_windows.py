@@ -1,11 +1,11 @@
 """Global memory and the windows of generic addresses never overlap, in the product or in a rig."""
 
-import native_launch
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel
-from native_launch import pack
 
+from support.execution import native_launch
+from support.execution.interpreted_ptx import compile_verified, kernel
+from support.execution.native_launch import pack
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.interp.spaces import Spaces
 from vgpu_sim.hal import address_map

@@ -6,15 +6,15 @@ import math
 import random
 from fractions import Fraction
 
-import ieee_oracle
 import ml_dtypes
 import numpy as np
 import pytest
-from ieee_oracle import BY_NAME
-from interpreted_ptx import compile_verified, kernel
 from numpy.typing import NDArray
-from ptx_lanes import Patterns, evaluate
 
+from support.execution.interpreted_ptx import compile_verified, kernel
+from support.execution.ptx_lanes import Patterns, evaluate
+from support.oracles import ieee_oracle
+from support.oracles.ieee_oracle import BY_NAME
 from vgpu_sim.compiler import InvalidPtxError, PtxSyntaxError, UnsupportedPtxError
 
 RANDOM = random.Random(8)

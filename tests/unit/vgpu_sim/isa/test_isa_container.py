@@ -5,8 +5,8 @@ import struct
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from isa_programs import functions, instructions, modules
 
+from support.kernels.isa_programs import functions, instructions, modules
 from vgpu_sim.isa import (
     DataType,
     Function,
@@ -65,7 +65,7 @@ def test_every_opcode_survives_the_round_trip(op: Op) -> None:
 
 
 def _frame_of(instruction: Instruction) -> Function:
-    from isa_programs import PARAMETER_BYTES, PREDICATES, REGISTER_BITS
+    from support.kernels.isa_programs import PARAMETER_BYTES, PREDICATES, REGISTER_BITS
 
     return _function(
         instruction,

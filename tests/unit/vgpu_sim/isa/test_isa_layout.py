@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-import instruction_forms
 import pytest
-from isa_programs import PARAMETER_BYTES, PREDICATES, REGISTER_BITS
 
+from support.kernels import instruction_forms
+from support.kernels.isa_programs import PARAMETER_BYTES, PREDICATES, REGISTER_BITS
 from vgpu_sim.isa import (
     Compare,
     DataType,

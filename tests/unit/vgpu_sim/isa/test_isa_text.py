@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
-from isa_programs import modules
 
+from support.kernels.isa_programs import modules
 from vgpu_sim.cli.ptx import isa as cli
 from vgpu_sim.isa import Literal, Module, Op, Register, Symbol, container, encoding
 from vgpu_sim.isa.asm import assemble

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeGuard
 
-import barrier_kernels
 import pytest
-from kernel_builder import KernelBuilder
 
+from support.kernels import barrier_kernels
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.analysis.nans import NanPlan

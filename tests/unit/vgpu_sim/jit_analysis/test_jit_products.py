@@ -1,7 +1,6 @@
 """Halves of wide products become products of their own, where nothing else is lost by it."""
 
-from interpreted_ptx import compile_verified, kernel
-
+from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.planning import wide_products

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from kernel_builder import KernelBuilder
 
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.provenance import SEGMENT, UNKNOWN, Fact, Number, Pointer, Provenance
 from vgpu_sim.isa import (

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from both_backends import compare
 
+from support.execution.both_backends import compare
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis

@@ -1,8 +1,8 @@
 """Cycles with several entries: what they become has one each, is not much longer, and is found."""
 
 import pytest
-import random_flow
 
+from support.kernels import random_flow
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit.ir.reducible import make_reducible
 from vgpu_sim.isa import Function, Guard, Instruction, Op, Predicate

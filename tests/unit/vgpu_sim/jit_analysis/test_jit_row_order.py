@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import native_launch
 import numpy as np
 import pytest
-from both_backends import Bench
 
+from support.execution import native_launch
+from support.execution.both_backends import Bench
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.planning import choose, row_order, unrolled

@@ -2,12 +2,12 @@
 
 import re
 
-import clamp_proof
 import numpy as np
 import pytest
-from both_backends import compare
-from ir_flow import NOTHING
 
+from support.execution.both_backends import compare
+from support.proofs import clamp_proof
+from support.proofs.ir_flow import NOTHING
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.ir import ssa

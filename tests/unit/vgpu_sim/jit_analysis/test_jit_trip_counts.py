@@ -2,8 +2,8 @@
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from kernel_builder import KernelBuilder
 
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.provenance import Pointer, Provenance
 from vgpu_sim.exec.jit.numbers.trip_counts import most_trips

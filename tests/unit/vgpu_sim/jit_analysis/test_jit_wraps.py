@@ -8,11 +8,11 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import clamp_proof
-import native_launch
 import numpy as np
 import pytest
 
+from support.execution import native_launch
+from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.local_bytes import local_bytes

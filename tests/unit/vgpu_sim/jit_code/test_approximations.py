@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from ptx_lanes import evaluate
+
+from support.execution.ptx_lanes import evaluate
 
 NAN, INFINITY, SIGN = 0x7FFF_FFFF, 0x7F80_0000, 0x8000_0000
 LANES = 1 << 16

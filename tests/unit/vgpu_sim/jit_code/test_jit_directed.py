@@ -2,13 +2,13 @@
 
 import re
 
-import instruction_forms
 import ml_dtypes
 import numpy as np
 import pytest
-from both_backends import compare
-from kernel_builder import KernelBuilder
 
+from support.execution.both_backends import compare
+from support.kernels import instruction_forms
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import Plan
 from vgpu_sim.exec.jit.target import llvm

@@ -3,10 +3,10 @@
 import math
 from collections.abc import Callable, Sequence
 
-import matrix_oracle as oracle
 import numpy as np
 import pytest
 
+from support.oracles import matrix_oracle as oracle
 from vgpu_sim.exec.jit.target import dot_products
 
 Step = Callable[[float, float, float], float]

@@ -3,8 +3,8 @@
 import re
 
 import pytest
-from interpreted_ptx import compile_verified, kernel
 
+from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.planning import choose, code_size, forms, tiers
 from vgpu_sim.exec.jit.planning.explain import explain

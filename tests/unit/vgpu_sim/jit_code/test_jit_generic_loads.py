@@ -2,9 +2,9 @@
 
 import struct
 
-import both_backends
 import pytest
 
+from support.execution import both_backends
 from vgpu_sim.compiler.pipeline import compile_ptx
 from vgpu_sim.exec import jit
 

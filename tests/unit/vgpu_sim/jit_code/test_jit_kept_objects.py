@@ -4,12 +4,11 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
-import both_backends
-import native_launch
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel
 
+from support.execution import both_backends, native_launch
+from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit.control.assemble import ENTRY, Assembler

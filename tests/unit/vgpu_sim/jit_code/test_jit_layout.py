@@ -1,7 +1,6 @@
 """Where all lanes of a block meet again within an iteration, and what a plan costs."""
 
-from kernel_builder import KernelBuilder
-
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit import Plan
 from vgpu_sim.exec.jit.ir import block_order, ssa

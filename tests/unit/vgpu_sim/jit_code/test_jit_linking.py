@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hostile_objects
+from support.processes import hostile_objects
 
 # Constants that fit in a page and code that does not: what is mapped apart is placed apart.
 _OBJECT = """

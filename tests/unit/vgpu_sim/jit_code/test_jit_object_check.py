@@ -3,9 +3,9 @@
 import ctypes
 from pathlib import Path
 
-import hostile_objects
 import pytest
 
+from support.processes import hostile_objects
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.objects import cache

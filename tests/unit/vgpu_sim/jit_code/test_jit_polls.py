@@ -1,9 +1,8 @@
 """Which loops wait for other threads, and which lane groups may wait in them as one."""
 
-import ptx_kernels
 import pytest
-import waiting_kernels
 
+from support.kernels import ptx_kernels, waiting_kernels
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.analysis.value_shapes import analyse

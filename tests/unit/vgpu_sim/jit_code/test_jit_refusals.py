@@ -2,10 +2,10 @@
 
 import itertools
 
-import instruction_forms
 import pytest
-from kernel_builder import KernelBuilder
 
+from support.kernels import instruction_forms
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import (
     EFFECTS,

@@ -1,8 +1,8 @@
 """Which loads of a block are siblings: a row of four by one sum, and whatever spoils it."""
 
 import pytest
-import waiting_kernels
 
+from support.kernels import waiting_kernels
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.memory import siblings

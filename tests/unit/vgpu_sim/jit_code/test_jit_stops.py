@@ -1,8 +1,8 @@
 """Which lane groups may stop as one, and which plan a kernel that stops gets."""
 
-import barrier_kernels
 import pytest
 
+from support.kernels import barrier_kernels
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import choose

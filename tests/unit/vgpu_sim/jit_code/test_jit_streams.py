@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-import clamp_proof
 import pytest
 
+from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module

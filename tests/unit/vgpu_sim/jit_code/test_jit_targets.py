@@ -8,12 +8,12 @@ import re
 from io import BytesIO
 from pathlib import Path
 
-import clamp_proof
 import pytest
 from elftools.elf.elffile import ELFFile
-from kernel_builder import KernelBuilder
-from random_kernels import functions, kernels, meetings
 
+from support.kernels.kernel_builder import KernelBuilder
+from support.kernels.random_kernels import functions, kernels, meetings
+from support.proofs import clamp_proof
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError

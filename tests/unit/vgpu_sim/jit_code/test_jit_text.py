@@ -3,10 +3,10 @@
 import itertools
 import re
 
-import instruction_forms
 import pytest
-from kernel_builder import KernelBuilder
 
+from support.kernels import instruction_forms
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.hal import abi

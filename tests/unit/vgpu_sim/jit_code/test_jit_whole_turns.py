@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-import both_backends
 import numpy as np
 import pytest
-from interpreted_ptx import compile_verified, kernel
 
+from support.execution import both_backends
+from support.execution.interpreted_ptx import compile_verified, kernel
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import Module

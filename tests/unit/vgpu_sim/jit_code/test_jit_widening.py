@@ -7,9 +7,9 @@ draws the line, but the text does.
 import re
 
 import pytest
-from both_backends import compare
-from kernel_builder import KernelBuilder
 
+from support.execution.both_backends import compare
+from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.isa import DataType, Literal, MulMode, Op, SpecialRegister

@@ -4,8 +4,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from object_calls import callers, calls_between, circles, compile_objects, uses_between
 
+from support.proofs.object_calls import (
+    callers,
+    calls_between,
+    circles,
+    compile_objects,
+    uses_between,
+)
 from vgpu_sim.native import build
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from vgpu_sim.native import build
 
-HARNESS = Path(__file__).parents[3] / "support" / "client_ring" / "rules.c"
+HARNESS = Path(__file__).parents[3] / "support" / "native" / "client_ring" / "rules.c"
 SOURCES = ("exchange/ring.c", "exchange/wait.c", "exchange/doorbell.c", "base/objects.c")
 
 

@@ -4,7 +4,8 @@ from math import ceil
 
 import numpy as np
 import pytest
-from paper_board import (
+
+from support.worlds.paper_board import (
     AMPERE,
     BLACKWELL,
     CLOCKS,
@@ -16,7 +17,6 @@ from paper_board import (
     beside,
     values,
 )
-
 from vgpu_sim.perf.attention import Calls, Model, latent
 from vgpu_sim.perf.attention.geometry import (
     AMPERE_CONTEXT,

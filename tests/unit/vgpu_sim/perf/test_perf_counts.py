@@ -7,9 +7,9 @@ from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
-from exact_counts import judge
-from generated_kernels import generate
 
+from support.kernels.exact_counts import judge
+from support.kernels.generated_kernels import generate
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.interp import BufferMemory

@@ -9,7 +9,8 @@ from math import ceil, exp, floor, sqrt
 
 import numpy as np
 import pytest
-from paper_board import (
+
+from support.worlds.paper_board import (
     AMPERE,
     BLACKWELL,
     CLOCKS,
@@ -22,7 +23,6 @@ from paper_board import (
     beside,
     values,
 )
-
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.collective.model import PROTOCOLS, Calls as Collectives, Model as Collective
 from vgpu_sim.perf.collective.parameters import PARAMETERS as COLLECTIVE

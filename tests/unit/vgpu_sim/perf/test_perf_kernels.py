@@ -4,9 +4,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sampled_kernels import predicted
-from textbook_kernels import COUNT, PAIRS, Variant, banks, copy, histogram, transpose
 
+from support.kernels.sampled_kernels import predicted
+from support.kernels.textbook_kernels import (
+    COUNT,
+    PAIRS,
+    Variant,
+    banks,
+    copy,
+    histogram,
+    transpose,
+)
 from vgpu_sim import compiler
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.kernels import Estimate, chip_of, estimate, footprint, reuse, unrolling

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from paper_board import HOPPER
 
+from support.worlds.paper_board import HOPPER
 from vgpu_sim.perf import fitting, residual
 from vgpu_sim.perf.attention import latent as latent_attention
 from vgpu_sim.perf.boards import BOARDS

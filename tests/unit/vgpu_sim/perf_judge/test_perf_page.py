@@ -4,9 +4,9 @@ import importlib.util
 from xml.etree import ElementTree
 
 import pytest
-from sampled_kernels import predicted
-from textbook_kernels import PAIRS, copy
 
+from support.kernels.sampled_kernels import predicted
+from support.kernels.textbook_kernels import PAIRS, copy
 from vgpu_sim.perf.kernels import Estimate, chip_of
 from vgpu_sim.perf.kernels.page import Shown, page, roofs
 

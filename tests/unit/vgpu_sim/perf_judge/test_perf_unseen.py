@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from paper_board import AMPERE, HOPPER, on_paper, values
 
+from support.worlds.paper_board import AMPERE, HOPPER, on_paper, values
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.dtypes import dtype_named
 from vgpu_sim.perf.gemm.library import GENERAL

@@ -8,11 +8,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hostile_text import __main__ as command, campaign, seeds, targets
-from hostile_text.campaign import Campaign
-from hostile_text.mutations import CHANGES, excerpt, mutate
-from hostile_text.targets import Target
 
+from support.fuzzers.hostile_text import __main__ as command, campaign, seeds, targets
+from support.fuzzers.hostile_text.campaign import Campaign
+from support.fuzzers.hostile_text.mutations import CHANGES, excerpt, mutate
+from support.fuzzers.hostile_text.targets import Target
 from vgpu_sim.compiler.ptx import parse
 
 _TEXTS = seeds.texts()

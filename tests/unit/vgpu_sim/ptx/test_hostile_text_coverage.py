@@ -10,9 +10,9 @@ import pytest
 
 atheris = pytest.importorskip("atheris", reason="pip install atheris")
 
-from hostile_text import guided, seeds  # noqa: E402
-from hostile_text.coverage import Coverage  # noqa: E402
-from hostile_text.targets import Target  # noqa: E402
+from support.fuzzers.hostile_text import guided, seeds  # noqa: E402
+from support.fuzzers.hostile_text.coverage import Coverage  # noqa: E402
+from support.fuzzers.hostile_text.targets import Target  # noqa: E402
 
 _LOOP = "def loop(n):\n    while n > 0:\n        n -= 1\n    return n\n"
 _SAXPY = (Path(__file__).parents[4] / "examples" / "saxpy.ptx").read_bytes()
@@ -23,7 +23,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return what libFuzzer is told."""
     heard: list[int] = []
     counters = count()
-    monkeypatch.setattr("hostile_text.coverage._reserve", lambda: next(counters))
+    monkeypatch.setattr("support.fuzzers.hostile_text.coverage._reserve", lambda: next(counters))
     monkeypatch.setattr(atheris, "_reserve_counter", None)
     monkeypatch.setattr(atheris, "_trace_branch", heard.append)
     return heard

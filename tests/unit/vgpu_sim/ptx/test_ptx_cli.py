@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-import ptx_kernels
 import pytest
 from click.testing import CliRunner, Result
 
+from support.kernels import ptx_kernels
 from vgpu_sim.cli.ptx.commands import command
 from vgpu_sim.cli.ptx.explain import explain
 from vgpu_sim.compiler import compile_ptx

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from interpreted_ptx import run
 
+from support.execution.interpreted_ptx import run
 from vgpu_sim import compiler
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.isa import Module, verify

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from cm_rig import Client, Fabric, gid, parameters
 
+from support.connections.cm_rig import Client, Fabric, gid, parameters
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad.cm import private_data
 from vgpu_sim.hcad.cm.bindings import NOT_CONNECTED, Bindings, Claim, Found

@@ -8,8 +8,8 @@ import ctypes
 import errno
 
 import pytest
-from cm_rig import gid, parameters
 
+from support.connections.cm_rig import gid, parameters
 from vgpu_sim.hal import cm
 from vgpu_sim.hcad.cm import connection, events, mad_codec, private_data
 from vgpu_sim.hcad.cm.connection import Connection, State

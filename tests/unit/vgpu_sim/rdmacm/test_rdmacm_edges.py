@@ -5,8 +5,8 @@ import ctypes
 import os
 
 import pytest
-from cm_rig import Client, Fabric, gid
 
+from support.connections.cm_rig import Client, Fabric, gid
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace

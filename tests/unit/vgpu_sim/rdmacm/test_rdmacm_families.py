@@ -5,8 +5,8 @@ import ipaddress
 from collections.abc import Iterator
 
 import pytest
-from cm_rig import Client, Fabric
 
+from support.connections.cm_rig import Client, Fabric
 from vgpu_sim.fabric.addresses import Address
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad.cm import private_data

@@ -8,8 +8,8 @@ import itertools
 import os
 
 import pytest
-from cm_rig import LOOPBACK, Client, Fabric, gid, parameters
 
+from support.connections.cm_rig import LOOPBACK, Client, Fabric, gid, parameters
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad.cm.event_channel import MOST_WAITING

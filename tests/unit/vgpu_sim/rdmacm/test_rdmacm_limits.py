@@ -7,10 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 
 import pytest
-from cm_rig import LOOPBACK, Client, Fabric, gid, parameters
-from refusals import error
-from share_room import room
 
+from support.connections.cm_rig import LOOPBACK, Client, Fabric, gid, parameters
+from support.oracles.refusals import error
+from support.rigs.share_room import room
 from vgpu_sim.fabric.addresses import NETWORK, address_of
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEventType as Event, CmPortSpace

@@ -6,11 +6,11 @@
 import os
 from collections.abc import Iterator, Mapping
 
-import hca_rig
 import pytest
-from cm_explorer import Alphabet, explore
-from cm_facts import ALLOWED, POLICIES, STRANGER, VICTIM
 
+from support.connections.cm_explorer import Alphabet, explore
+from support.connections.cm_facts import ALLOWED, POLICIES, STRANGER, VICTIM
+from support.rigs import hca_rig
 from vgpu_sim.fabric.engine import Engine
 
 A, B, V, W, C = 17, 19, 34, 36, 51

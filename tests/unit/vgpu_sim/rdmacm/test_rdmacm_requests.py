@@ -25,7 +25,7 @@ from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.native import build
 
 T = TypeVar("T", bound=ctypes.Structure)
-CALLS = Path(__file__).parents[3] / "support/rdmacm_parts/calls.c"
+CALLS = Path(__file__).parents[3] / "support/native/rdmacm_parts/calls.c"
 RC, UD = VerbsQpType.RC, VerbsQpType.UD
 DEFAULT = 0xFF
 V4, V4_IN = "192.0.2.7", bytes(10) + b"\xff\xff" + socket.inet_aton("192.0.2.7")

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from cm_rig import Client as CmClient, Fabric
-from hca_rig import Client, running_engine
 
+from support.connections.cm_rig import Client as CmClient, Fabric
+from support.rigs.hca_rig import Client, running_engine
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.cm import CmEventType as Event
 from vgpu_sim.hcad.cm.policy import Service

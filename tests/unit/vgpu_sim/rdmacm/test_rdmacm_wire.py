@@ -10,13 +10,13 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import Any
 
-import hca_rig
 import pytest
-import roce
-from cm_rig import Client, Fabric, gid
-from roce import Packet
-from wire_rig import End, fresh_address, gid_of
 
+from support.connections.cm_rig import Client, Fabric, gid
+from support.oracles import roce
+from support.oracles.roce import Packet
+from support.rigs import hca_rig
+from support.wire.wire_rig import End, fresh_address, gid_of
 from vgpu_sim.hal.cm import CM_MAX_IDS, CmEventType as Event, CmPortSpace
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hal.hca_engine import HcaMad

@@ -11,7 +11,7 @@ from vgpu_sim.hal.hca import HCA_MAX_INLINE_BYTES, HCA_MAX_SGE, HcaRecvSlot, Hca
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsSend
 from vgpu_sim.native import build
 
-PROGRAM = Path(__file__).parents[3] / "support/verbs_parts/slots.c"
+PROGRAM = Path(__file__).parents[3] / "support/native/verbs_parts/slots.c"
 AT, VALUE, WINDOW = 0x1010101010, 0x3030303030, {"remote_key": 0xC1, "immediate": 0x5050}
 LIST = ((0x1111222233334444, 0x55, 0x66), (0x7777, 0x88, 0x7777 + 0x88 + 1))
 """Two elements; the second's key is of all memory, and another is found for its range."""

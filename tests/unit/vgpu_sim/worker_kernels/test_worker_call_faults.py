@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from worker_client import Zygote, running_client, running_zygote
 
+from support.processes.worker_client import Zygote, running_client, running_zygote
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.lower.stack import program
 from vgpu_sim.hal.abi import FaultKind

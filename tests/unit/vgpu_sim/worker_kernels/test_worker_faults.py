@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from worker_client import MIB, Client, Zygote, running_client, running_zygote
 
+from support.processes.worker_client import MIB, Client, Zygote, running_client, running_zygote
 from vgpu_sim.hal import abi
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError

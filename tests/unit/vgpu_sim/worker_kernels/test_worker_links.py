@@ -4,8 +4,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from worker_client import Client, running_client, running_zygote
 
+from support.processes.worker_client import Client, running_client, running_zygote
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import LinkFlag, MessageType

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from refusals import error as refused
 
+from support.oracles.refusals import error as refused
 from vgpu_sim.worker import memory
 
 SIZE = 3 * mmap.PAGESIZE

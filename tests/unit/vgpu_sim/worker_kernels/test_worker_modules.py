@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import ptx_kernels
 import pytest
-from worker_client import Client, Zygote, running_client, running_zygote
 
+from support.kernels import ptx_kernels
+from support.processes.worker_client import Client, Zygote, running_client, running_zygote
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.address_map import MODULE_BYTES_PER_CONTEXT, MODULE_OFFSET

@@ -10,7 +10,7 @@ from vgpu_sim.native import build
 from vgpu_sim.worker.native_records import StatsRecord
 
 ROOT = Path(__file__).parents[4]
-HARNESS = ROOT / "tests/support/worker_harness/clocked_stats.c"
+HARNESS = ROOT / "tests/support/native/worker_harness/clocked_stats.c"
 ALL = 1 << 16
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import ptx_kernels
 import pytest
-from worker_client import Client, Zygote, running_client, running_zygote
+
+from support.kernels import ptx_kernels
+from support.processes.worker_client import Client, Zygote, running_client, running_zygote
 
 COUNT = 64
 ROUNDS = 30

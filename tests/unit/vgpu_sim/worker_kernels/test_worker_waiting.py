@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from worker_client import Client, Memory, Zygote, running_client, running_zygote
 
+from support.processes.worker_client import Client, Memory, Zygote, running_client, running_zygote
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import ptx_kernels
 import pytest
-from worker_client import Client, Zygote, running_client, running_zygote
 
+from support.kernels import ptx_kernels
+from support.processes.worker_client import Client, Zygote, running_client, running_zygote
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
@@ -133,7 +133,7 @@ def test_what_ends_every_attempt_is_said(zygote: Zygote) -> None:
 )
 def test_a_helper_without_a_worker(trial: str) -> None:
     """In processes of their own, which have no other threads where they fork."""
-    script = Path(__file__).parents[3] / "support" / "helper_trials.py"
+    script = Path(__file__).parents[3] / "support" / "scripts" / "helper_trials.py"
     command = [sys.executable, str(script), trial]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -8,10 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import ptx_kernels
 import pytest
-from worker_client import Client, LoadedModule, Memory, Zygote, running_client, running_zygote
 
+from support.kernels import ptx_kernels
+from support.processes.worker_client import (
+    Client,
+    LoadedModule,
+    Memory,
+    Zygote,
+    running_client,
+    running_zygote,
+)
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind, Opcode
 from vgpu_sim.hal.address_map import APERTURE_BASES

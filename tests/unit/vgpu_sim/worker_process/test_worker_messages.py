@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from worker_client import MIB, Client, Zygote, running_client, running_zygote
 
+from support.processes.worker_client import MIB, Client, Zygote, running_client, running_zygote
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import (

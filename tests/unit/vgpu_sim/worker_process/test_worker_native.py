@@ -1,6 +1,6 @@
 """The worker's native runtime under sanitizers, driven by C programs that play the client.
 
-``tests/support/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
+``tests/support/native/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
 ``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
 kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
 sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one;
@@ -20,7 +20,7 @@ import pytest
 ROOT = Path(__file__).parents[4]
 WORKER = ROOT / "vgpu_sim/native/worker"
 CLIENT = ROOT / "vgpu_sim/native/libcuda"
-HARNESS = ROOT / "tests/support/worker_harness"
+HARNESS = ROOT / "tests/support/native/worker_harness"
 INCLUDE = ROOT / "vgpu_sim/native/generated/include"
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 SANITIZERS = {

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_client import worker_config
 
-PROBE = Path(__file__).parents[3] / "support/sandbox_probe.py"
+from support.processes.worker_client import worker_config
+
+PROBE = Path(__file__).parents[3] / "support/scripts/sandbox_probe.py"
 ROOT = Path(__file__).parents[4]
 NEEDED = ["thread", "memory", "executable_memory", "eventfd", "signal_handler", "name_itself"]
 CACHE = ["cache_write", "cache_read", "cache_replace", "cache_list"]

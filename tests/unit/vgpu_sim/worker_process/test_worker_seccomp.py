@@ -9,9 +9,9 @@ import fcntl
 import signal
 from collections.abc import Callable
 
-import bpf
 import pytest
 
+from support.oracles import bpf
 from vgpu_sim.system import filters
 from vgpu_sim.worker.sandbox import seccomp
 

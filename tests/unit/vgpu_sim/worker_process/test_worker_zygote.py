@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from worker_client import Zygote, running_client, running_zygote, worker_config
 
+from support.processes.worker_client import Zygote, running_client, running_zygote, worker_config
 from vgpu_sim import zygote as zygote_module
 from vgpu_sim.hal import address_map, spawn
 from vgpu_sim.hal.cuda import CudaError

@@ -1,0 +1,1 @@
+"""Speed of RDMA beside memcpy and UDP, and what policies cost (``make bench-rdma``)."""

@@ -1,0 +1,307 @@
+"""What a pod that works against its neighbours costs them: ``python -m benchmarks.rdma.neighbour``.
+
+A neighbour writes 8 bytes to another function of its node, one at a time, beside a process that has
+all that one function's quota allows and uses it as badly as it can. Each attack is measured after a
+quiet moment of its own; the median is compared with that one's. The engine is in a process of its
+own, as hcad's is. ``--library FILE`` measures another build of the engine, ``--seconds`` how long
+each attack lasts. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/vgpu_sim/hca/test_hca_turns.py``
+searches for the worst load by units of work.
+"""
+
+import argparse
+import ctypes
+import mmap
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from benchmarks.report import Row, Section, machine, table
+from vgpu_sim.fabric.addresses import address_of
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine_library import LIBRARY_PATH
+from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsState
+from vgpu_sim.hcad.common.numbers import Numbers
+from vgpu_sim.hcad.objects.client_objects import Objects
+
+ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
+PIECE, PIECES, MESSAGE = 8 << 20, 128, 1 << 30
+SHIFT = 1 << 20  # bytes that a message moves on by: memory that is copied to itself costs nothing
+QPS, PROGRAMS = 1800, 4
+SRQS_OF_A_PROGRAM = 256
+EVERY_BIT = (1 << 64) - 1
+GOAL_TIMES, GOAL_MS = 2.0, 2.0
+
+
+class Program:
+    """A client of the engine: its page, one completion queue, one region of many pieces."""
+
+    def __init__(self, engine: Engine, numbers: Numbers, index: int, piece: int, pieces: int):
+        self.address = address_of(index)
+        self.objects = Objects(engine, numbers, self.address.gids, 1 << 30)
+        self.page = hca.HcaClientPage.from_buffer(
+            mmap.mmap(self.objects.page_fd, hca.HCA_PAGE_BYTES)
+        )
+        self.pd = self.objects.create_pd().handle
+        made, fd = self.objects.create_cq(hca.HcaCqCreate(1024, 0))
+        self.cq, self.cq_page = made.handle, hca.HcaCqPage.from_buffer(_map(fd, made.page_bytes))
+        segment, fd = self.objects.create_segment(hca.HcaSegmentCreate(piece))
+        _map(fd, piece)[:] = bytes(piece)
+        wanted = hca.HcaMrCreate(self.pd, ACCESS, 0, piece * pieces, pieces)
+        for place in range(pieces):
+            wanted.pieces[place] = hca.HcaPiece(segment.handle, 0, 0, piece)
+        self.key = self.objects.create_region(wanted).handle
+
+    def queue_pair(self, depth: int = 1, srq: int = 0) -> "_QueuePair":
+        """Make a queue pair."""
+        made, fd = self.objects.create_qp(
+            hca.HcaQpCreate(self.pd, self.cq, self.cq, 2, depth, depth, 0, srq)
+        )
+        return _QueuePair(self, made, _map(fd, made.page_bytes), depth)
+
+    def ring(self) -> None:
+        """Wake the engine."""
+        with suppress(BlockingIOError):
+            os.write(self.objects.doorbell_fd, b"x")
+
+    def set_all_bits(self) -> None:
+        """Set every bit that there is, whatever it means."""
+        for words in (self.page.dirty, self.page.dirty_srqs):
+            words[:] = [EVERY_BIT] * len(words)
+        self.page.armed = 1
+        self.ring()
+
+
+class _QueuePair:
+    def __init__(self, owner: Program, made: hca.HcaCreated, rings: mmap.mmap, depth: int):
+        self.owner, self.number, self.index, self.depth = owner, made.handle, made.index, depth
+        self.page = hca.HcaQpPage.from_buffer(rings)
+        first = ctypes.sizeof(hca.HcaQpPage)
+        self.slots = (hca.HcaSendSlot * made.first_count).from_buffer(rings, first)
+
+    def connect(self, peer: "_QueuePair") -> "_QueuePair":
+        """Go to RTS; the longest pause where there is no receive, and no end of retries."""
+        wanted = hca.HcaQpAttributes(
+            access=ACCESS, port=1, is_global=1, av_port=1, path_mtu=5, dest_qpn=peer.number,
+            rnr_retry=7, timeout=18, retry_count=7,
+        )  # fmt: skip
+        ctypes.memmove(wanted.dgid, peer.owner.address.gids[1], 16)
+        to_rtr = Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN
+        to_rtr |= Mask.MAX_DEST_RD_ATOMIC | Mask.MIN_RNR_TIMER
+        to_rts = Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.SQ_PSN
+        for state, mask in (
+            (VerbsState.INIT, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS),
+            (VerbsState.RTR, to_rtr),
+            (VerbsState.RTS, to_rts | Mask.MAX_QP_RD_ATOMIC),
+        ):
+            wanted.state = state
+            self.owner.objects.modify_qp(hca.HcaQpModify(self.number, Mask.STATE | mask, wanted))
+        return self
+
+    def post(
+        self, opcode: int, key: int, size: int, signaled: bool = False, remote: int = 0
+    ) -> None:
+        """Lay a request into the ring; nothing is rung."""
+        slot = self.slots[self.page.send_head % len(self.slots)]
+        slot.opcode, slot.sge_count, slot.flags = opcode, int(size > 0), 2 if signaled else 0
+        slot.payload.sges[0] = hca.HcaSge(0, size, self.owner.key)
+        slot.remote_address, slot.remote_key = remote, key
+        self.page.send_head += 1
+        self.owner.page.dirty[self.index // 64] |= 1 << self.index % 64
+
+
+def _map(fd: int, size: int) -> mmap.mmap:
+    mapped = mmap.mmap(fd, size)
+    os.close(fd)
+    return mapped
+
+
+class _Attack:
+    """All programs of one function, whose queue pairs are connected to themselves."""
+
+    def __init__(self, engine: Engine, numbers: Numbers, pieces: int) -> None:
+        piece = PIECE if pieces == PIECES else 1 << 16
+        self.programs = [Program(engine, numbers, 9, piece, pieces) for _ in range(PROGRAMS)]
+        self.qps: list[_QueuePair] = []
+
+    def connect(self, count: int, srqs: list[list[int]] | None = None, depth: int = 1) -> None:
+        """Have so many queue pairs more."""
+        for place in range(count):
+            which = place % PROGRAMS
+            srq = srqs[which][place % len(srqs[which])] if srqs else 0
+            qp = self.programs[which].queue_pair(depth, srq)
+            self.qps.append(qp.connect(qp))
+
+
+def _large(engine: Engine, numbers: Numbers) -> Callable[[], None]:
+    attack = _Attack(engine, numbers, PIECES)
+    attack.connect(QPS)
+
+    def again() -> None:
+        for qp in attack.qps:
+            if qp.page.send_head == qp.page.send_tail:
+                qp.post(VerbsOpcode.RDMA_WRITE, qp.owner.key, MESSAGE - SHIFT, remote=SHIFT)
+        attack.programs[0].ring()
+
+    return again
+
+
+def _small(engine: Engine, numbers: Numbers) -> Callable[[], None]:
+    attack = _Attack(engine, numbers, 1)
+    attack.connect(64, depth=4096)
+
+    def again() -> None:
+        for qp in attack.qps:  # the same requests again and again
+            if qp.page.send_head < len(qp.slots):
+                for _ in range(len(qp.slots)):
+                    qp.post(VerbsOpcode.RDMA_WRITE, qp.owner.key, 8)
+            elif qp.page.send_head == qp.page.send_tail:
+                qp.page.send_head += len(qp.slots)
+        attack.programs[0].set_all_bits()
+
+    return again
+
+
+def _shared(engine: Engine, numbers: Numbers) -> Callable[[], None]:
+    attack = _Attack(engine, numbers, 1)
+    srqs = []
+    for program in attack.programs:
+        own = []
+        for _ in range(SRQS_OF_A_PROGRAM):
+            made, fd = program.objects.create_srq(hca_objects.HcaSrqCreate(program.pd, 1, 0))
+            os.close(fd)
+            own.append(made.handle)
+        srqs.append(own)
+    attack.connect(QPS, srqs)
+    for qp in attack.qps:
+        qp.post(VerbsOpcode.SEND, 0, 0)
+
+    def again() -> None:
+        for program in attack.programs:
+            program.set_all_bits()
+
+    return again
+
+
+def _armed(engine: Engine, numbers: Numbers) -> Callable[[], None]:
+    attack = _Attack(engine, numbers, 1)
+    pages = []
+    for program in attack.programs:
+        for _ in range(1000):
+            made, fd = program.objects.create_cq(hca.HcaCqCreate(1, 0))
+            page = hca.HcaCqPage.from_buffer(_map(fd, made.page_bytes))
+            page.tail = 1  # it says that there are entries: each is notified of again
+            pages.append(page)
+
+    def again() -> None:
+        for page in pages:
+            page.armed = 1
+        for program in attack.programs:
+            program.set_all_bits()
+
+    return again
+
+
+ATTACKS: dict[str, Callable[[Engine, Numbers], Callable[[], None]]] = {
+    f"{QPS} queue pairs with a WRITE of 1 GiB each": _large,
+    "WRITEs of 8 bytes from 64 full rings": _small,
+    f"{QPS} wait for {SRQS_OF_A_PROGRAM * PROGRAMS} shared receive queues, all rung": _shared,
+    f"{1000 * PROGRAMS} completion queues armed": _armed,
+}
+
+
+def _latencies_ms(source: _QueuePair, key: int, seconds: float) -> list[float]:
+    """Write 8 bytes again and again; return how long each took."""
+    page, taken = source.owner.cq_page, []
+    end = time.perf_counter() + seconds
+    while (started := time.perf_counter()) < end:
+        before = page.head
+        source.post(VerbsOpcode.RDMA_WRITE, key, 8, signaled=True)
+        source.owner.ring()
+        while page.head == before:
+            time.sleep(0)
+        page.tail = page.head
+        taken.append((time.perf_counter() - started) * 1e3)
+        time.sleep(0.0005)
+    return taken
+
+
+def _p99(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99)]
+
+
+def _attacker(make: Callable[[Engine, Numbers], Callable[[], None]], engine: Engine,
+              numbers: Numbers) -> int:  # fmt: skip
+    """Start a process that goes on with an attack, whose objects are made here; return its id."""
+    again = make(engine, numbers)
+    again()
+    child = os.fork()
+    if child:
+        return child
+    while os.getppid() != 1:
+        again()
+        time.sleep(0.0002)
+    os._exit(0)
+
+
+def _measure_one(
+    make: Callable[[Engine, Numbers], Callable[[], None]], library: Path, seconds: float
+) -> tuple[float, ...]:
+    """Return the median and the 99th percentile in quiet and beside an attack, in milliseconds."""
+    engine, numbers = Engine(library), Numbers()
+    ends = [Program(engine, numbers, index, 1 << 16, 1) for index in (0, 1)]
+    pairs = [end.queue_pair(16) for end in ends]
+    pairs[0].connect(pairs[1])
+    pairs[1].connect(pairs[0])
+    quiet = _latencies_ms(pairs[0], ends[1].key, seconds)
+    child = _attacker(make, engine, numbers)
+    try:
+        attacked = _latencies_ms(pairs[0], ends[1].key, seconds)
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    return tuple(f(values) for values in (quiet, attacked) for f in (statistics.median, _p99))
+
+
+def measure(library: Path = LIBRARY_PATH, seconds: float = 3.0) -> Section:
+    """Measure all attacks, each in a process of its own. Raises OSError."""
+    rows = []
+    for name, make in ATTACKS.items():
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            figures = _measure_one(make, library, seconds)
+            os.write(writing, repr(figures).encode())
+            os._exit(0)
+        os.close(writing)
+        with open(reading, "rb") as pipe:
+            quiet, quiet_p99, median, p99 = map(float, pipe.read().decode().strip("()").split(","))
+        os.waitpid(child, 0)
+        rows += [
+            Row("neighbour", f"{name}: median in quiet", quiet, "ms"),
+            Row("neighbour", "  99th percentile in quiet", quiet_p99, "ms"),
+            Row("neighbour", "  its median beside it", median, "ms"),
+            Row("neighbour", "  times that in quiet", median / quiet, "", GOAL_TIMES),
+            Row("neighbour", "  its 99th percentile", p99, "ms", GOAL_MS),
+        ]
+    return Section("neighbour", tuple(rows))
+
+
+def main() -> int:
+    """Print the table; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", type=Path, default=LIBRARY_PATH)
+    parser.add_argument("--seconds", type=float, default=3.0)
+    options = parser.parse_args()
+    print(machine(), flush=True)
+    section = measure(options.library, options.seconds)
+    print(table([section]))
+    return int(any(row.verdict == "MISSED" for row in section.rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

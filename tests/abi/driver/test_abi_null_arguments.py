@@ -1,0 +1,76 @@
+"""Every function of the table, with each of its pointers NULL in turn."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vgpu_sim.native import build
+from vgpu_sim.native.codegen.library import load
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
+SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
+
+# As the reference of the driver API has it: results that the caller may do without.
+OPTIONAL = {
+    ("cuCtxGetStreamPriorityRange", "leastPriority"),
+    ("cuCtxGetStreamPriorityRange", "greatestPriority"),
+    ("cuCtxPopCurrent", "pctx"),
+    ("cuCtxPopCurrent_v2", "pctx"),
+    ("cuFuncGetParamInfo", "paramSize"),
+    ("cuKernelGetParamInfo", "paramSize"),
+    ("cuGetProcAddress_v2", "symbolStatus"),
+    ("cuLinkAddData_v2", "name"),
+    ("cuLinkComplete", "sizeOut"),
+    ("cuLibraryGetGlobal", "dptr"),
+    ("cuLibraryGetGlobal", "bytes"),
+    ("cuLibraryLoadData", "libraryOptionValues"),  # the only option that we take has none
+    ("cuLibraryLoadFromFile", "libraryOptionValues"),
+    ("cuMemGetAddressRange_v2", "pbase"),
+    ("cuMemGetAddressRange_v2", "psize"),
+    ("cuMemGetInfo_v2", "free"),
+    ("cuMemGetInfo_v2", "total"),
+    ("cuModuleGetGlobal_v2", "dptr"),
+    ("cuModuleGetGlobal_v2", "bytes"),
+    ("cuStreamGetCtx_v2", "pGreenCtx"),
+}
+WHOLE_CALL = {
+    "cuGetExportTable": NOT_FOUND,  # no table is known
+    "cuDeviceGetByPCIBusId": INVALID_VALUE,  # the text that is passed is none
+    "cuDeviceGetP2PAttribute": INVALID_DEVICE,  # between a device and itself
+}
+
+
+@pytest.fixture(scope="module")
+def results(environment, libraries, tmp_path_factory) -> dict[tuple[str, str], int]:
+    image = tmp_path_factory.mktemp("null") / "kernel.ptx"
+    arguments = [str(libraries / "libcuda.so.1"), str(build.NATIVE / "libcuda"), str(image)]
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-500:] + done.stderr  # the last line is what crashed
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {(symbol, parameter): int(result) for symbol, parameter, result in rows}
+
+
+def test_without_a_null_every_call_succeeds(results):
+    whole = {symbol: result for (symbol, parameter), result in results.items() if parameter == "-"}
+    assert {symbol: result for symbol, result in whole.items() if result} == WHOLE_CALL
+
+
+def test_each_null_is_an_invalid_value_or_a_result_that_nobody_wants(results):
+    tried = {key: result for key, result in results.items() if key[1] != "-"}
+    assert tried == {key: SUCCESS if key in OPTIONAL else INVALID_VALUE for key in tried}
+    assert set(tried) >= OPTIONAL
+
+
+def test_every_function_with_pointers_was_called(results):
+    functions = load(build.NATIVE / "libcuda").functions
+    with_pointers = {f.symbol for f in functions if any("*" in p.type for p in f.parameters)}
+    assert {symbol for symbol, _ in results} == with_pointers

@@ -1,0 +1,413 @@
+"""GPUs by ResourceClaims: what nodes offer, what the stock scheduler makes of it, what computes.
+
+One node of the pool is moved to claims by its label, the other keeps the device plugin; in the end
+it is moved back.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from support.cluster.dra_claims import ALLOCATION, claim, devices_of, exactly, pod
+from support.cluster.kubectl import EXAMPLES, SYSTEM, Cluster, in_node, pod_of, until
+
+Manifest = Callable[..., dict[str, Any]]
+SMALL = "mig-1g.10gb.tessera.dev"
+RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+HOLD = ("--n", "100001", "--hold", "600")
+REFUSED = "sharing-parameters"
+SERVED = [one for one in sorted((EXAMPLES / "dra/demos").glob("*.yaml")) if one.stem != REFUSED]
+
+
+def slices(cluster: Cluster, node: str) -> list[dict[str, Any]]:
+    found = cluster.get("resourceslices", f"--field-selector=spec.nodeName={node}")["items"]
+    return [one for one in found if one["spec"]["driver"] == "gpu.tessera.dev"]
+
+
+def devices(cluster: Cluster, node: str) -> dict[str, dict[str, Any]]:
+    """The devices of a node's pool; none while it is not complete."""
+    found = [one["spec"] for one in slices(cluster, node)]
+    newest = max((one["pool"]["generation"] for one in found), default=0)
+    found = [one for one in found if one["pool"]["generation"] == newest]
+    if not found or len(found) != found[0]["pool"]["resourceSliceCount"]:
+        return {}
+    return {device["name"]: device for one in found for device in one.get("devices", ())}
+
+
+def allocatable(cluster: Cluster, node: str, resource: str = RESOURCE) -> str:
+    return str(cluster.get("node", node)["status"]["allocatable"].get(resource, "0"))
+
+
+def move(cluster: Cluster, node: str, allocation: str) -> None:
+    """Label the node; empty: as its pool says."""
+    label = f"{ALLOCATION}={allocation}" if allocation else f"{ALLOCATION}-"
+    cluster.kubectl("label", "node", node, label, "--overwrite")
+
+
+@pytest.fixture(scope="module")
+def node(whole_cluster: Cluster) -> Iterator[str]:
+    """A node whose GPUs go to claims."""
+    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    name = max(one["metadata"]["name"] for one in found)
+    move(whole_cluster, name, "DRA")
+    until(lambda: {"gpu-0", "gpu-1"} <= devices(whole_cluster, name).keys(), 60)
+    until(lambda: len(devices(whole_cluster, name)) == 52, 60)  # 26 of each H100
+    yield name
+    move(whole_cluster, name, "")
+    until(lambda: not slices(whole_cluster, name), 60)
+    until(lambda: allocatable(whole_cluster, name) == "7", 90)
+    whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/seven", "--timeout=90s")
+
+
+@pytest.fixture
+def claims(namespace: Cluster) -> Iterator[Cluster]:
+    """A namespace whose pods and claims go before it does."""
+    yield namespace
+    namespace.delete("pods", "--all")
+    namespace.delete("resourceclaims", "--all")
+
+
+def allocated(cluster: Cluster, name: str) -> list[str]:
+    return devices_of(cluster.get("resourceclaim", name))
+
+
+def unschedulable(cluster: Cluster, name: str) -> bool:
+    conditions = cluster.get("pod", name).get("status", {}).get("conditions", [])
+    return any(one.get("reason") == "Unschedulable" for one in conditions)
+
+
+def told(cluster: Cluster, name: str, reason: str) -> list[str]:
+    """What events of a reason say on a claim and a pod of this name; none before both have one."""
+    chosen = f"--field-selector=involvedObject.name={name},reason={reason}"
+    found = [one["message"] for one in cluster.get("events", chosen)["items"]]
+    return found if len(found) > 1 else []
+
+
+def test_a_node_of_claims_offers_nothing_by_the_device_plugin(
+    whole_cluster: Cluster, node: str
+) -> None:
+    until(lambda: allocatable(whole_cluster, node) == "0", 30)
+    until(lambda: allocatable(whole_cluster, node, "gpu.tessera.dev/gpu") == "0", 30)
+    other = whole_cluster.get("miglayout", "seven")["status"]
+    assert other["conditions"]  # it goes on with the other node's GPU
+    (owner,) = slices(whole_cluster, node)[0]["metadata"]["ownerReferences"]
+    assert owner["uid"] == whole_cluster.get("node", node)["metadata"]["uid"]
+
+
+def test_slices_that_somebody_deletes_are_back_at_once(whole_cluster: Cluster, node: str) -> None:
+    """As a kubelet does whenever it restarts."""
+    before = {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
+    whole_cluster.kubectl("delete", "resourceslices", f"--field-selector=spec.nodeName={node}")
+    until(lambda: len(devices(whole_cluster, node)) == 52, 10, promised=True)
+    assert not before & {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
+
+
+@pytest.mark.alone
+def test_slices_survive_a_restart_of_the_kubelet(whole_cluster: Cluster, node: str) -> None:
+    before = {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
+    in_node(node, "systemctl", "restart", "kubelet")
+
+    def all_new() -> bool:
+        now = {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
+        return not now & before and len(devices(whole_cluster, node)) == 52
+
+    until(all_new, 60)
+    whole_cluster.kubectl("wait", "--for=condition=Ready", f"node/{node}", "--timeout=60s")
+
+
+def test_an_agent_writes_no_slices_but_its_own_node_s(
+    whole_cluster: Cluster, node: str, tmp_path: Path
+) -> None:
+    """With the token of the agent on the other node, and without the administrator's certificate."""
+    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    other = next(n["metadata"]["name"] for n in found if n["metadata"]["name"] != node)
+    agent = pod_of(whole_cluster, "node", other)
+    bound = ("--bound-object-kind=Pod", f"--bound-object-name={agent}", "--duration=10m")
+    token = whole_cluster.kubectl("-n", SYSTEM, "create", "token", "tessera-node", *bound).strip()
+
+    config = json.loads(whole_cluster.kubectl("config", "view", "--raw", "--minify", "-o", "json"))
+    config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
+    agents = tmp_path / "config"
+    agents.write_text(json.dumps(config), encoding="utf-8")
+
+    def written(spec: dict[str, Any], name: str) -> str:
+        document = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+        with pytest.raises(AssertionError) as refused:
+            whole_cluster.kubectl(
+                f"--kubeconfig={agents}", "create", "-f", "-", stdin=json.dumps(document)
+            )
+        return str(refused.value)
+
+    pool = {"generation": 1, "resourceSliceCount": 1}
+    foreign = {"driver": "gpu.tessera.dev", "nodeName": node, "pool": pool | {"name": node}}
+    assert "of its own node only" in written(foreign, f"{node}-gpu.tessera.dev-9")
+    everywhere = {"driver": "gpu.tessera.dev", "allNodes": True, "pool": pool | {"name": other}}
+    assert "of its own node only" in written(everywhere, f"{other}-gpu.tessera.dev-9")
+    driver = {"driver": "gpu.nvidia.com", "nodeName": other, "pool": pool | {"name": other}}
+    assert "gpu.tessera.dev only" in written(driver, f"{other}-gpu.tessera.dev-9")
+    own = slices(whole_cluster, node)[0]["metadata"]["name"]
+    with pytest.raises(AssertionError, match="of its own node only"):
+        whole_cluster.kubectl(f"--kubeconfig={agents}", "delete", "resourceslice", own)
+
+
+@pytest.mark.backend
+def test_a_program_computes_on_a_slice_that_was_made_for_its_claim(
+    claims: Cluster, node: str
+) -> None:
+    claims.kubectl("apply", "-f", str(EXAMPLES / "dra" / "mig.yaml"))
+    found = claims.wait_pod("vectoradd-claim")
+    logs = claims.logs("vectoradd-claim").splitlines()
+    assert found["status"]["phase"] == "Succeeded", logs
+    assert found["spec"]["nodeName"] == node
+    assert "16777216 results verified" in logs
+    assert "device   NVIDIA H100 80GB HBM3 MIG 1g.10gb, compute capability 9.0" in logs
+
+
+def test_examples_run_side_by_side(claims: Cluster, node: str) -> None:
+    wanted = {
+        "selectors": ("vectoradd-enough", "MIG 2g.20gb"),
+        "prioritized": ("vectoradd-prioritized", "MIG 3g.40gb"),
+        "whole": ("vectoradd-whole", "NVIDIA H100 80GB HBM3, compute"),
+    }
+    for example in wanted:
+        claims.kubectl("apply", "-f", str(EXAMPLES / "dra" / f"{example}.yaml"))
+    for name, device in wanted.values():
+        found = claims.wait_pod(name)
+        assert found["status"]["phase"] == "Succeeded", claims.logs(name)
+        assert found["spec"]["nodeName"] == node
+        assert device in claims.logs(name)
+
+
+@pytest.mark.parametrize("demo", SERVED, ids=lambda demo: demo.stem)
+def test_demos_of_the_shapes_of_other_drivers_run(claims: Cluster, node: str, demo: Path) -> None:
+    claims.kubectl("apply", "-f", str(demo))
+    try:
+        for one in yaml.safe_load_all(demo.read_text(encoding="utf-8")):
+            name = one["metadata"]["name"]
+            if one["kind"] == "Pod":
+                found = claims.wait_pod(name)
+                assert found["status"]["phase"] == "Succeeded", claims.kubectl(
+                    "describe", "pod", name
+                )
+                assert found["spec"]["nodeName"] == node
+            elif one["kind"] == "Deployment":
+                claims.kubectl("rollout", "status", f"deployment/{name}", "--timeout=120s")
+    finally:
+        claims.kubectl("delete", "-f", str(demo), "--wait=false")
+
+
+def test_parameters_that_the_driver_does_not_know_are_refused(claims: Cluster, node: str) -> None:
+    del node
+    claims.kubectl("apply", "-f", str(EXAMPLES / "dra/demos" / f"{REFUSED}.yaml"))
+    chosen = f"--field-selector=involvedObject.name={REFUSED},reason=FailedPrepareDynamicResources"
+    (first, *_) = until(lambda: claims.get("events", chosen)["items"], 60)
+    assert "opaque parameters GpuConfig for gpu.tessera.dev" in first["message"]
+
+
+def uuids(cluster: Cluster, name: str) -> dict[str, str]:
+    """The slice that each container of a pod computed on; none while one has yet to say."""
+    found = {}
+    for one in cluster.get("pod", name)["spec"]["containers"]:
+        logs = cluster.kubectl("logs", name, "-c", one["name"])
+        for line in logs.splitlines():
+            if line.startswith("slice"):
+                found[one["name"]] = line.split()[-1]
+        if one["name"] not in found:
+            return {}
+    return found
+
+
+def test_pods_and_containers_share_a_claim(claims: Cluster, node: str) -> None:
+    del node
+    claims.kubectl("apply", "-f", str(EXAMPLES / "dra" / "shared.yaml"))
+    for name in ("shares-1", "shares-2"):
+        assert claims.wait_pod(name)["status"]["phase"] == "Succeeded"
+    ran = uuids(claims, "shares-1") | {"else": uuids(claims, "shares-2")["one"]}
+    assert len(ran) == 3
+    assert len(set(uuids(claims, "shares-1").values())) == 1
+
+
+@pytest.fixture
+def sharing(whole_cluster: Cluster, node: str) -> Iterator[None]:
+    """The pool lets several claims have one device."""
+
+    def allow(allowed: bool) -> None:
+        change = json.dumps({"spec": {"allowMultipleAllocations": allowed}})
+        whole_cluster.kubectl("patch", "gpupool", "demo", "--type=merge", "-p", change)
+
+        def told() -> bool:
+            found = devices(whole_cluster, node).values()
+            said = {bool(one.get("allowMultipleAllocations")) for one in found}
+            return len(found) == 52 and said == {allowed}
+
+        until(told, 60)
+
+    allow(True)
+    yield
+    allow(False)
+
+
+@pytest.mark.usefixtures("sharing")
+def test_claims_share_a_slice_by_its_memory(claims: Cluster, node: str) -> None:
+    pods = ("part-1", "part-2")
+    claims.kubectl("apply", "-f", str(EXAMPLES / "dra" / "shares.yaml"))
+    for name in pods:
+        claims.wait_pod(name, "Running")
+    made = claims.get("resourceclaims")["items"]
+    assert {device for one in made for device in devices_of(one)} == {f"{node}/gpu-0-mig-1g10gb-6"}
+    results = [one["status"]["allocation"]["devices"]["results"][0] for one in made]
+    assert len({one["shareID"] for one in results}) == 2
+    assert {one["consumedCapacity"]["memory"] for one in results} == {"4Gi"}
+
+    def sharers() -> dict[str, tuple[bool, int]]:
+        gpu = claims.get("gpu", f"{node}-gpu-0")["status"]
+        return {
+            one["claim"]["name"]: (one["shared"], one["memoryBytes"] >> 30)
+            for one in gpu.get("claims", [])
+        }
+
+    until(lambda: sharers() == {one["metadata"]["name"]: (True, 4) for one in made}, 30)
+    # A third part of 4 GiB is not left there; who asks for no part has a slice alone.
+    claims.apply(claim("whole", exactly(SMALL)), pod("whole", "whole", arguments=HOLD, node=node))
+    claims.wait_pod("whole", "Running")
+    assert not set(allocated(claims, "whole")) & {f"{node}/gpu-0-mig-1g10gb-6"}
+    for name in pods:
+        assert claims.wait_pod(name)["status"]["phase"] == "Succeeded", claims.logs(name)
+    ran = [uuids(claims, name)["one"] for name in pods]
+    assert ran[0] == ran[1]
+    until(lambda: sharers().keys() == {"whole"}, 60)
+    claims.delete("pod", "whole")
+    claims.delete("resourceclaim", "whole")
+
+
+def test_slices_of_one_claim_lie_on_one_gpu_and_each_container_has_its_own(
+    claims: Cluster, node: str
+) -> None:
+    text = (EXAMPLES / "dra" / "one-gpu.yaml").read_text(encoding="utf-8")
+    template, three = yaml.safe_load_all(text)
+    for container in three["spec"]["containers"]:  # its claim goes when the pod has ended
+        container["command"] += ["--hold", "600"]
+        container["env"] = [{"name": "PYTHONUNBUFFERED", "value": "1"}]
+    three["spec"]["terminationGracePeriodSeconds"] = 1
+    claims.apply(template, three)
+    claims.wait_pod("slices-of-one-gpu", "Running")
+    (made,) = claims.get("resourceclaims")["items"]
+    names = devices_of(made)
+    assert len({name.partition("-mig-")[0] for name in names}) == 1
+    assert all(name.startswith(f"{node}/gpu-") for name in names)
+    ran = until(lambda: uuids(claims, "slices-of-one-gpu"), 60)
+    assert len(set(ran.values())) == 3
+
+
+def test_the_stock_scheduler_places_what_fits_and_nothing_else(claims: Cluster, node: str) -> None:
+    """3g at 4 and 0 fill a GPU's memory: on both GPUs that is four, and no 1g beside them."""
+    large = [f"large-{number}" for number in range(4)]
+    for name in large:
+        claims.apply(
+            claim(name, exactly("mig-3g.40gb.tessera.dev")),
+            pod(name, name, arguments=HOLD, node=node),
+        )
+    for name in large:
+        claims.wait_pod(name, "Running")
+    given = sorted(device for name in large for device in allocated(claims, name))
+    assert given == sorted(
+        f"{node}/gpu-{gpu}-mig-3g40gb-{start}" for gpu in (0, 1) for start in (0, 4)
+    )
+    claims.apply(claim("small", exactly(SMALL)), pod("small", "small", arguments=HOLD, node=node))
+    until(lambda: unschedulable(claims, "small"), 60)
+    full = until(lambda: told(claims, "small", "ClaimNoRoom"), 30)
+    assert len(full) == 2  # the claim and the pod
+    assert all("no 1g.10gb left" in one and f"{claims.namespace}/large-0" in one for one in full)
+    claims.delete("pod", "large-0")
+    claims.delete("resourceclaim", "large-0")
+    claims.wait_pod("small", "Running")
+
+
+def test_an_administrator_s_look_reserves_nothing(claims: Cluster, node: str) -> None:
+    looking = claim("look", exactly("gpu.tessera.dev", allocationMode="All", adminAccess=True))
+    with pytest.raises(AssertionError, match="admin access"):
+        claims.apply(looking)
+    label = "resource.kubernetes.io/admin-access=true"
+    claims.kubectl("label", "namespace", claims.namespace, label)
+    looks = pod("look", "look", node=node)
+    looks["spec"]["containers"][0]["command"] = ["sleep", "600"]
+    claims.apply(looking, looks)
+    claims.wait_pod("look", "Running")
+    assert sorted(allocated(claims, "look")) == [f"{node}/gpu-0", f"{node}/gpu-1"]
+    claims.apply(claim("held", exactly(SMALL)), pod("held", "held", arguments=HOLD, node=node))
+    claims.wait_pod("held", "Running")
+    assert allocated(claims, "held") == [f"{node}/gpu-0-mig-1g10gb-6"]
+
+
+def test_an_unhealthy_gpu_is_tainted_and_given_to_no_claim_until_it_is_back(
+    whole_cluster: Cluster, claims: Cluster, node: str
+) -> None:
+    whole_cluster.apply(
+        {
+            "apiVersion": "gpu.tessera.dev/v1alpha1",
+            "kind": "GPUFault",
+            "metadata": {"name": "dra"},
+            "spec": {"gpuName": f"{node}-gpu-1", "offBus": True},
+        }
+    )
+    try:
+
+        def taints() -> list[dict[str, Any]]:
+            found = devices(whole_cluster, node).get("gpu-1-mig-1g10gb-6", {})
+            return list(found.get("taints", []))
+
+        (taint,) = until(taints, 30)
+        assert (taint["key"], taint["effect"]) == ("gpu.tessera.dev/unhealthy", "NoSchedule")
+        selector = 'device.attributes["gpu.tessera.dev"].parentIndex == 1'
+        wanted = {"selectors": [{"cel": {"expression": selector}}]}
+        claims.apply(
+            claim("healthy", exactly(SMALL, **wanted)),
+            pod("healthy", "healthy", arguments=HOLD, node=node),
+        )
+        until(lambda: unschedulable(claims, "healthy"), 60)
+    finally:
+        whole_cluster.delete("gpufault", "dra")
+    claims.wait_pod("healthy", "Running")  # by itself, when the GPU is back
+
+
+def test_a_plain_limit_is_served_by_a_claim(
+    whole_cluster: Cluster, claims: Cluster, sample_pod: Manifest, node: str
+) -> None:
+    """As with the chart's dra.extendedResources.enabled, for one class."""
+    name = {"spec": {"extendedResourceName": RESOURCE}}
+    whole_cluster.kubectl("patch", "deviceclass", SMALL, "--type=merge", "-p", json.dumps(name))
+    try:
+        claims.apply(sample_pod("plain", "--n", "100001", node=node))
+        found = claims.wait_pod("plain")
+        assert found["status"]["phase"] == "Succeeded", claims.logs("plain")
+        assert found["status"]["extendedResourceClaimStatus"]
+    finally:
+        none = {"spec": {"extendedResourceName": None}}
+        whole_cluster.kubectl("patch", "deviceclass", SMALL, "--type=merge", "-p", json.dumps(none))
+
+
+def test_layouts_and_claims_share_a_gpu(whole_cluster: Cluster, claims: Cluster, node: str) -> None:
+    """Both: what the layout leaves of GPU 0 (nothing), and all of GPU 1, is the claims'."""
+    move(whole_cluster, node, "Both")
+    try:
+
+        def free() -> set[str]:
+            return {name for name in devices(whole_cluster, node) if name.startswith("gpu-0-")}
+
+        until(lambda: allocatable(whole_cluster, node) == "7", 60)
+        until(lambda: devices(whole_cluster, node) and not free(), 30)
+        claims.apply(claim("rest", exactly(SMALL)), pod("rest", "rest", arguments=HOLD, node=node))
+        claims.wait_pod("rest", "Running")
+        assert allocated(claims, "rest") == [f"{node}/gpu-1-mig-1g10gb-6"]
+    finally:
+        move(whole_cluster, node, "DRA")
+        until(lambda: len(devices(whole_cluster, node)) == 52, 60)

@@ -1,0 +1,233 @@
+"""Layouts that meet pods: wait, evict, roll back. On the second GPU of each node, with 2g.20gb."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import Cluster, layout_of, until
+
+LAYOUT = "miglayout/e2e"
+
+Manifest = Callable[..., dict[str, Any]]
+RESOURCE = "gpu.tessera.dev/mig-2g.20gb"
+
+
+def ready(cluster: Cluster) -> None:
+    cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
+
+
+def placed(cluster: Cluster) -> dict[str, list[str]]:
+    """For each second GPU its slices."""
+    result: dict[str, list[str]] = {}
+    for item in cluster.slices():
+        if item["gpu"].endswith("-gpu-1"):
+            inner = f".{item['computeStart']}" if "computeStart" in item else ""
+            place = f"{item['profile']}@{item['start']}{inner}"
+            result.setdefault(item["gpu"], []).append(place)
+    return {gpu: sorted(slices) for gpu, slices in result.items()}
+
+
+@pytest.fixture
+def slices(namespace: Cluster) -> Iterator[Cluster]:
+    """The cluster with three 2g.20gb on each second GPU, and its own namespace for pods."""
+    namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
+    namespace.apply(layout_of("2g.20gb", 3, maxUnavailable=2))
+    ready(namespace)
+    assert [o.get("2g.20gb") for o in namespace.offered_slices()] == ["3", "3"]  # ready says so
+    yield namespace
+    namespace.delete("pods", "--all")
+    namespace.delete("miglayout", "e2e")
+    until(lambda: set(map(tuple, placed(namespace).values())) == {("whole@0",)}, 30)
+
+
+def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
+    return sample_pod(name, "--n", "1024", "--hold", "600", profile="2g.20gb")
+
+
+def start(cluster: Cluster, pod: dict[str, Any]) -> str:
+    """Start a pod and wait until the GPU's status names it; returns the GPU."""
+    name = pod["metadata"]["name"]
+    cluster.apply(pod)
+    cluster.wait_pod(name, "Running")
+
+    def held() -> str | None:
+        for item in cluster.slices():
+            if any(h["name"] == name for h in item.get("holders", [])):
+                return str(item["gpu"])
+        return None
+
+    return str(until(held, 30))
+
+
+def test_a_slice_in_use_is_waited_for_and_its_pod_named(
+    slices: Cluster, sample_pod: Manifest
+) -> None:
+    gpu = start(slices, holding(sample_pod))
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2))
+    until(lambda: slices.condition(LAYOUT, "Ready").reason == "SliceInUse", 30)
+    message = slices.condition(LAYOUT, "Ready").message
+    assert f"pod {slices.namespace}/holder" in message
+    assert gpu in message
+    status = slices.get("miglayout", "e2e")["status"]
+    assert status["waiting"] == 1
+    until(lambda: "MIGLayout e2e asks for others" in withdrawn(slices, "holder"), 10)
+    assert any("2g.20gb" in s for s in placed(slices)[gpu])
+    assert slices.get("pod", "holder")["status"]["phase"] == "Running"
+    # What is withdrawn is not offered any more, neither by the kubelet nor before it says so.
+    until(
+        lambda: {o.get("2g.20gb", "0") for o in slices.offered_slices()} == {"0"}, 5, promised=True
+    )
+    slices.delete("pod", "holder")
+    ready(slices)
+    assert set(map(tuple, placed(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
+
+
+def test_a_slice_in_use_that_fits_stays_where_it_is(slices: Cluster, sample_pod: Manifest) -> None:
+    gpu = start(slices, holding(sample_pod))
+    before = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i.get("holders")}
+    wish = layout_of("1g.10gb", 1, maxUnavailable=2)
+    wish["spec"]["instances"] += [{"profile": "2g.20gb"}]
+    slices.apply(wish)
+    ready(slices)
+    after = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i["profile"] == "2g.20gb"}
+    assert after == before
+    assert slices.get("pod", "holder")["status"]["phase"] == "Running"
+
+
+def test_two_pods_share_a_gpu_instance_s_memory_and_each_has_its_own_sms(
+    slices: Cluster, sample_pod: Manifest
+) -> None:
+    slices.apply(layout_of("1c.3g.40gb", 3, maxUnavailable=2))
+    ready(slices)
+    assert [o.get("1c.3g.40gb") for o in slices.offered_slices()] == ["3", "3"]
+    divided = tuple(f"1c.3g.40gb@0.{at}" for at in range(3))
+    assert {tuple(one) for one in placed(slices).values()} <= {
+        divided,
+        tuple(one.replace("@0", "@4") for one in divided),
+    }
+    node = slices.slices()[0]["node"]
+    for name in ("one", "other"):
+        pod = sample_pod(name, "--n", "65536", "--hold", "600", node=node, profile="1c.3g.40gb")
+        slices.apply(pod)
+        slices.wait_pod(name, "Running")
+    held = until(lambda: _held_by(slices, "one", "other"), 60)
+    assert len({item["computeStart"] for item in held}) == 2
+    assert len({(item["gpu"], item["start"]) for item in held}) == 1
+    for name in ("one", "other"):
+        until(lambda name=name: "65536 results verified" in slices.logs(name), 60)
+        assert "SMs      16" in slices.logs(name).splitlines()
+        assert "memory   40448 MiB" in slices.logs(name)  # the GPU instance's, for both
+
+
+def _held_by(cluster: Cluster, *pods: str) -> list[dict[str, Any]]:
+    """The slices that these pods hold, once each of them holds one."""
+    found = [
+        item
+        for item in cluster.slices()
+        if any(holder["name"] in pods for holder in item.get("holders", []))
+    ]
+    return found if len(found) == len(pods) else []
+
+
+def withdrawn(cluster: Cluster, pod: str) -> str:
+    """What the pod itself was told of its slice."""
+    chosen = f"involvedObject.name={pod},reason=SliceWithdrawn"
+    return " ".join(
+        e["message"] for e in cluster.get("events", "--field-selector", chosen)["items"]
+    )
+
+
+def deployment(sample_pod: Manifest) -> dict[str, Any]:
+    spec = holding(sample_pod)["spec"] | {"restartPolicy": "Always"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "tenants"},
+        "spec": {
+            "replicas": 2,
+            "selector": {"matchLabels": {"app": "tenants"}},
+            "template": {"metadata": {"labels": {"app": "tenants"}}, "spec": spec},
+        },
+    }
+
+
+def test_eviction_moves_pods_away_without_a_storm(slices: Cluster, sample_pod: Manifest) -> None:
+    """The pods that replace evicted ones are Pending: none is sent to a slice that is going."""
+    slices.apply(deployment(sample_pod))
+    slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
+    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
+    ready(slices)
+    replacing = [
+        (pod["status"]["phase"], pod["status"].get("reason"))
+        for pod in slices.get("pods")["items"]
+        if "deletionTimestamp" not in pod["metadata"]
+    ]
+    assert replacing == [("Pending", None)] * 2
+    slices.delete("deployment", "tenants")
+
+
+def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: Manifest) -> None:
+    slices.apply(
+        deployment(sample_pod),
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "tenants"},
+            "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "tenants"}}},
+        },
+    )
+    slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
+    until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
+    until(lambda: "eviction refused" in slices.condition(LAYOUT, "Ready").message, 30)
+    assert "disruption budget" in slices.condition(LAYOUT, "Ready").message
+    phases = {p["status"]["phase"] for p in slices.get("pods")["items"]}
+    assert phases == {"Running"}
+    slices.delete("deployment", "tenants")
+    ready(slices)
+
+
+def test_past_its_deadline_a_change_is_rolled_back(slices: Cluster, sample_pod: Manifest) -> None:
+    gpu = start(slices, holding(sample_pod))
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, deadlineSeconds=8))
+    until(lambda: slices.condition(LAYOUT, "Degraded").reason == "DeadlineExceeded", 30)
+    assert "holder" in slices.condition(LAYOUT, "Degraded").message
+    until(lambda: placed(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"], 30)
+    assert slices.get("pod", "holder")["status"]["phase"] == "Running"
+    assert slices.condition(LAYOUT, "Ready").status == "False"
+    until(lambda: {o["2g.20gb"] for o in slices.offered_slices()} >= {"3"}, 30)
+
+
+def test_of_two_layouts_the_younger_is_told_of_the_older(whole_cluster: Cluster) -> None:
+    wish = layout_of("7g.80gb", 1, maxUnavailable=2)
+    wish["spec"]["selector"]["indices"] = [0]
+    whole_cluster.apply(wish)
+    try:
+        until(lambda: whole_cluster.condition(LAYOUT, "Accepted").reason == "LayoutConflict", 30)
+        assert (
+            "follows the older layout seven" in whole_cluster.condition(LAYOUT, "Accepted").message
+        )
+    finally:
+        whole_cluster.delete("miglayout", "e2e")
+
+
+def test_the_api_server_itself_refuses_a_start_with_a_count(whole_cluster: Cluster) -> None:
+    wish = layout_of("1g.10gb", 2, maxUnavailable=2)
+    wish["spec"]["instances"][0]["start"] = 0
+    with pytest.raises(AssertionError, match="it needs count 1"):
+        whole_cluster.apply(wish)
+
+
+def test_explain_reads_well(whole_cluster: Cluster) -> None:
+    words = whole_cluster.kubectl("explain", "miglayout.spec.rollout")
+    for field in ("maxUnavailable", "onInUse", "deadlineSeconds", "PodDisruptionBudgets"):
+        assert field in words
+
+
+def test_helm_s_own_test_passes() -> None:
+    command = ["helm", "test", "tessera", "-n", "tessera-system", "--timeout", "2m"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr

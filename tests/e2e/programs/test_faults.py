@@ -1,0 +1,110 @@
+"""Faults in the cluster: one slice fails and comes back, the scheduler and its pod are told."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import Cluster, until
+
+Manifest = Callable[..., dict[str, Any]]
+RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+
+
+def fault(cluster: Cluster, name: str, **spec: Any) -> None:
+    cluster.apply(
+        {
+            "apiVersion": "gpu.tessera.dev/v1alpha1",
+            "kind": "GPUFault",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+    )
+
+
+def phase(cluster: Cluster, name: str) -> str:
+    return str(cluster.get("gpufault", name).get("status", {}).get("phase", ""))
+
+
+@pytest.fixture(autouse=True)
+def no_faults_are_left(whole_cluster: Cluster) -> Iterator[None]:
+    yield
+    whole_cluster.delete("gpufaults", "--all")
+
+
+def test_a_slice_fails_under_its_pod_and_is_given_back(
+    whole_cluster: Cluster, namespace: Cluster, sample_pod: Manifest
+) -> None:
+    arguments = ("--n", "1048576", "--seconds", "600", "--hold", "600")
+    victim = sample_pod("victim", *arguments)
+    victim["spec"]["containers"][0]["env"] = [{"name": "PYTHONUNBUFFERED", "value": "1"}]
+    namespace.apply(victim)
+    namespace.wait_pod("victim", "Running")
+
+    def held() -> list[dict[str, Any]]:
+        return [
+            s for s in whole_cluster.slices() if any(h["name"] == "victim" for h in s["holders"])
+        ]
+
+    (mine,) = until(held, 60)
+    until(lambda: "memory " in namespace.logs("victim"), 60)  # it has a context
+
+    def allocatable() -> str:
+        node = whole_cluster.get("node", mine["node"])
+        return str(node["status"]["allocatable"][RESOURCE])
+
+    assert allocatable() == "7"
+    place = {"profile": mine["profile"], "start": mine["start"]}
+    fault(whole_cluster, "ecc", gpuName=mine["gpu"], slice=place, xid=48)
+    until(lambda: phase(whole_cluster, "ecc") == "Injected", 30)
+    until(lambda: allocatable() == "6", 30)
+    assert namespace.wait_pod("victim")["status"]["phase"] == "Failed"
+
+    def told(reason: str, text: str) -> bool:
+        found = namespace.get("events", "--field-selector", "involvedObject.name=victim")["items"]
+        return any(one["reason"] == reason and text in one["message"] for one in found)
+
+    until(lambda: told("Faulted", "Xid 48"), 30)
+    until(lambda: told("Unhealthy", mine["uuid"]), 30)
+    until(lambda: allocatable() == "7", 120)  # by itself
+
+    def is_healthy() -> bool:
+        return all(s["health"] == "Healthy" for s in whole_cluster.slices())
+
+    until(is_healthy, 30)
+
+
+def test_what_cannot_fail_is_refused_with_the_reason(whole_cluster: Cluster) -> None:
+    gpu = whole_cluster.get("gpus")["items"][0]["metadata"]["name"]
+    fault(whole_cluster, "unknown", gpuName=gpu, xid=7)
+    fault(whole_cluster, "nowhere", nodeName="no-such-node", index=0, offBus=True)
+    wanted = {"unknown": "FaultRefused", "nowhere": "GPUNotFound"}
+    for name, reason in wanted.items():
+        until(lambda name=name: phase(whole_cluster, name) == "Refused", 30)
+        found = whole_cluster.get("gpufault", name)["status"]["conditions"]
+        assert [c["reason"] for c in found if c["type"] == "Accepted"] == [reason]
+    for spec in ({"gpuName": gpu}, {"gpuName": gpu, "hang": True, "thermal": True}, {"hang": True}):
+        with pytest.raises(AssertionError, match=r"exactly one of|name the GPU"):
+            fault(whole_cluster, "invalid", **spec)
+
+
+def test_nobody_but_administrators_makes_faults(whole_cluster: Cluster, namespace: Cluster) -> None:
+    for account in (
+        f"system:serviceaccount:{namespace.namespace}:default",
+        "system:serviceaccount:tessera-system:tessera-node",
+    ):
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": account,
+                "resourceAttributes": {
+                    "group": "gpu.tessera.dev",
+                    "resource": "gpufaults",
+                    "verb": "create",
+                },
+            },
+        }
+        answer = whole_cluster.kubectl("create", "-f", "-", "-o", "json", stdin=json.dumps(review))
+        assert json.loads(answer)["status"]["allowed"] is False

@@ -1,0 +1,108 @@
+"""A pool whose clock is modelled, on the control plane's node: who is told, and what events measure."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import DONE, EXAMPLES, Cluster, until
+from support.processes.tessera_run import to_its_end
+
+Manifest = Callable[..., dict[str, Any]]
+POOL = "e2e-clock"
+BOARD = "a30"
+PROGRAM = Path(__file__).parents[2] / "support" / "scripts" / "timed_vecadd.py"
+PTX = EXAMPLES / "vecadd.ptx"
+pytestmark = [pytest.mark.alone, pytest.mark.backend]
+
+
+@pytest.fixture
+def node(namespace: Cluster) -> Iterator[str]:
+    """A node of a pool of its own, which has one whole GPU and events in modelled time."""
+    (name,) = (
+        n["metadata"]["name"]
+        for n in namespace.get("nodes")["items"]
+        if "node-role.tessera.dev/gpu" not in n["metadata"]["labels"]
+    )
+    spec = {"nodeSelector": {POOL: "yes"}, "board": BOARD, "clock": "Modelled", "nodeBudget": "1Gi"}
+    namespace.kubectl("label", "node", name, f"{POOL}=yes")
+    namespace.apply(
+        {
+            "apiVersion": "gpu.tessera.dev/v1alpha1",
+            "kind": "GPUPool",
+            "metadata": {"name": POOL},
+            "spec": spec,
+        }
+    )
+    try:
+        for condition in ("ModelledClock", "Ready"):
+            wait = ("wait", f"--for=condition={condition}", f"gpupool/{POOL}")
+            namespace.kubectl(*wait, "--timeout=120s")
+        yield name
+    finally:
+        namespace.delete("pods", "--all")
+        namespace.kubectl("label", "node", name, f"{POOL}-")
+        namespace.delete("gpupool", POOL)
+        until(lambda: not gpus_on(namespace, name), 60)
+
+
+def gpus_on(cluster: Cluster, node: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = cluster.get("gpus", "-l", f"gpu.tessera.dev/node={node}")["items"]
+    return found
+
+
+def events(cluster: Cluster, name: str) -> dict[str, str]:
+    found = cluster.get("events", "--field-selector", f"involvedObject.name={name}")["items"]
+    return {e["reason"]: e["type"] for e in found}
+
+
+def timing_pod(pod: dict[str, Any], node: str) -> dict[str, Any]:
+    """Return the sample pod with the timing program, which keeps its GPU until it is deleted."""
+    spec = pod["spec"]
+    (container,) = spec["containers"]
+    run = "python /files/timed_vecadd.py /files/vecadd.ptx && exec tail -f /dev/null"
+    container["command"] = ["sh", "-c", run]
+    container["resources"] = {"limits": {"gpu.tessera.dev/gpu": 1}}
+    spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    spec["tolerations"] = [{"operator": "Exists"}]
+    return pod
+
+
+def predicted_us(tmp_path: Path) -> float:
+    """Return what ``tessera perf run`` predicts here for one launch of the program's kernel."""
+    report = tmp_path / "report.json"
+    options = ("--board", BOARD, "--json", str(report))
+    python = (sys.executable, str(PROGRAM), str(PTX))
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *python, timeout_s=120)
+    assert done.returncode == 0, done.stderr
+    (kernel,) = json.loads(report.read_text())["kernels"]
+    return float(kernel["us"] / kernel["launches"])
+
+
+def test_events_in_a_pod_are_what_perf_predicts_and_everybody_is_told_so(
+    namespace: Cluster, sample_pod: Manifest, node: str, tmp_path: Path
+) -> None:
+    data = {"timed_vecadd.py": PROGRAM.read_text(), "vecadd.ptx": PTX.read_text()}
+    files = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "timed"}, "data": data}
+    namespace.apply(files, timing_pod(sample_pod("timed", files="timed"), node))
+    namespace.wait_pod("timed", "Running", *DONE)
+
+    def printed() -> str:
+        ended = namespace.get("pod", "timed")["status"]["phase"] in DONE
+        logs = namespace.logs("timed")
+        assert not ended, logs
+        return logs
+
+    told = json.loads(until(printed, 120))
+    launch_us = told["events_us"][3]
+    assert launch_us == pytest.approx(predicted_us(tmp_path), abs=0.01)
+    assert told["wall_us"] > 3 * launch_us  # what a launch takes on the node
+    until(lambda: events(namespace, "timed").get("ModelledClock") == "Normal", 30)
+    (gpu,) = gpus_on(namespace, node)
+    assert gpu["status"]["clock"] == "Modelled"
+    condition = namespace.condition(f"gpupool/{POOL}", "ModelledClock")
+    assert f"what {BOARD}, or its slice, would take, as modelled" in condition.message
+    until(lambda: events(Cluster(), POOL).get("ModelledClock") == "Normal", 10)

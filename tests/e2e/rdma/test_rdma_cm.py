@@ -1,0 +1,228 @@
+"""rdma_cm and GPUDirect in pods of one node and of two: Debian's own programs, and policy by service."""
+
+import base64
+import re
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import Cluster, until
+from support.cluster.rdma_nodes import HCA, IMAGE, two_with_hcas, wait_programmed
+from support.programs import c_programs
+from support.programs.verbs_tools import compile_with_librdmacm
+from vgpu_sim.hal.verbs import VerbsStatus
+from vgpu_sim.native import build
+
+SLICE = "gpu.tessera.dev/mig-1g.10gb"
+HEADERS = Path("/usr/include/rdma/rdma_cma.h")
+COUNT = 1 << 20
+FILES = "gpu-peer"
+PING = re.compile(r"ping data: rdma-ping-\d: [!-~]{40}")
+ACK_S = 30.0
+# A client that came too early is rejected, as with any service; and perftest's own server listens
+# again only after its client may have asked.
+AGAIN = "for i in $(seq 40); do timeout 60 {} && exit; sleep 1; done; exit 1"
+PLACES = pytest.mark.parametrize("apart", [False, True], ids=["one node", "two nodes"])
+
+
+@pytest.fixture(scope="module")
+def nodes(whole_cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs."""
+    return two_with_hcas(whole_cluster)
+
+
+def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:
+    """A pod of Debian's programs with one HCA function."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", command],
+        "resources": {"limits": {HCA: 1, **limits}},
+        "volumeMounts": [{"name": "files", "mountPath": "/files"}],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+        "volumes": [
+            {"name": "files", "configMap": {"name": FILES, "defaultMode": 0o755, "optional": True}}
+        ],
+    }
+    metadata = {"name": name, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def play(
+    cluster: Cluster, places: tuple[str, str], server: str, client: str, **limits: int
+) -> tuple[str, str]:
+    """Run a server and a client to their ends, which must be good; return what they printed."""
+    cluster.apply(pod("server", server, places[0], **limits))
+    ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
+    cluster.apply(pod("client", client.format(ip=ip), places[1], **limits))
+    ended = cluster.wait_pod("client")
+    said = cluster.logs("client")
+    assert ended["status"]["phase"] == "Succeeded", said + cluster.logs("server")
+    assert cluster.wait_pod("server")["status"]["phase"] == "Succeeded", cluster.logs("server")
+    return cluster.logs("server"), said
+
+
+def files(program: Path) -> dict[str, Any]:
+    """Make what the pods have at /files of a program."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": FILES},
+        "binaryData": {program.name: base64.b64encode(program.read_bytes()).decode()},
+    }
+
+
+def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
+    return nodes if apart else (nodes[0], nodes[0])
+
+
+@PLACES
+@pytest.mark.slices
+@pytest.mark.skipif(not HEADERS.exists(), reason=f"NOT RUN: no {HEADERS}: librdmacm-dev")
+def test_a_pod_writes_another_s_gpu_memory(
+    namespace: Cluster,
+    nodes: tuple[str, str],
+    tmp_path: Path,
+    apart: bool,
+) -> None:
+    """From one slice's memory to another's; what its owner has reset is not reached any more."""
+    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
+    libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
+    program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries)
+    namespace.apply(files(program))
+    places = placed(nodes, apart=apart)
+    client = AGAIN.format("/files/gpu_peer {ip}")
+    served, asked = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
+    seen = f"listens\ntold success\ngpu has {COUNT}\nreset 0\ntells success\n"
+    assert served == seen + "RDMA_CM_EVENT_DISCONNECTED\n"
+    ends = "write success\ntells success\ntold success\nwrite remote access error\n"
+    assert asked.endswith(ends)
+
+
+@PLACES
+def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    client = AGAIN.format("rping -c -v -C 3 -a {ip}")
+    for said in play(namespace, placed(nodes, apart=apart), "rping -s -v -C 3", client):
+        assert len(PING.findall(said)) == 3, said
+
+
+@PLACES
+def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    client = AGAIN.format("ucmatose -c 10 -s {ip}")
+    for said in play(namespace, placed(nodes, apart=apart), "ucmatose -c 10", client):
+        assert "return status 0" in said
+
+
+@PLACES
+def test_udaddy(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    client = AGAIN.format("udaddy -c 2 -s {ip}")
+    for said in play(namespace, placed(nodes, apart=apart), "udaddy -c 2", client):
+        assert "return status 0" in said
+
+
+@PLACES
+def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    server, client = AGAIN.format("ib_write_bw -R -F"), AGAIN.format("ib_write_bw -R -F {ip}")
+    _, said = play(namespace, placed(nodes, apart=apart), server, client)
+    assert re.search(r"rdma_cm QPs\s+: ON", said)
+    assert re.search(r"^ 65536 ", said, re.MULTILINE)
+
+
+def test_a_service_that_no_rule_names_is_rejected_between_nodes(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    """rping's own port is allowed, and no other: who asks reads why."""
+    policy = {
+        "apiVersion": "rdma.tessera.dev/v1alpha1",
+        "kind": "RDMANetworkPolicy",
+        "metadata": {"name": "one-service"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "server"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": {}}], "ports": [{"serviceID": 7174, "space": "TCP"}]}
+            ],
+        },
+    }
+    namespace.apply(policy)
+
+    def programmed() -> bool:
+        found = namespace.get("rdmanetworkpolicy", "one-service")
+        return any(
+            (one["type"], one["status"]) == ("Programmed", "True")
+            for one in found.get("status", {}).get("conditions", [])
+        )
+
+    until(programmed, ACK_S)
+    server = "rping -s -P -p 7999 & rping -s -v -C 3"
+    other = "rping -c -C 1 -p 7999 -a {ip} 2>&1; "
+    _, said = play(namespace, nodes, server, other + AGAIN.format("rping -c -v -C 3 -a {ip}"))
+    assert "RDMA_CM_EVENT_REJECTED, error 28" in said
+    assert len(PING.findall(said)) == 3, said
+
+
+BY_SERVICE = {
+    "apiVersion": "rdma.tessera.dev/v1alpha1",
+    "kind": "RDMANetworkPolicy",
+    "metadata": {"name": "by-service"},
+    "spec": {
+        "podSelector": {"matchLabels": {"app": "server"}},
+        "ingress": [
+            {"verbs": ["CM", "Read"]},
+            {"verbs": ["Write"], "ports": [{"serviceID": 7000, "space": "TCP"}]},
+        ],
+    },
+}
+
+
+def carry(cluster: Cluster, name: str, source: str, target: str) -> None:
+    """Copy a file that a program writes to another pod, whole or not at all."""
+    show = f"if [ -e /tmp/{name} ]; then base64 -w0 /tmp/{name}; fi"
+    text = until(lambda: cluster.kubectl("exec", source, "--", "sh", "-c", show), 60)
+    take = f"echo {text} | base64 -d >/tmp/brought && mv /tmp/brought /tmp/{name}"
+    cluster.kubectl("exec", target, "--", "sh", "-c", take)
+
+
+@pytest.mark.parametrize(
+    ("how", "served", "status", "memory"),
+    [
+        ("honest", "accepts", VerbsStatus.SUCCESS, "WRITTEN!"),
+        ("plain", "ignores", VerbsStatus.REM_ACCESS_ERR, ""),
+        ("evil", "ignores", VerbsStatus.REM_ACCESS_ERR, ""),
+        ("evil", "accepts", VerbsStatus.REM_ACCESS_ERR, ""),
+    ],
+)
+def test_a_service_s_rule_is_not_obtained_from_another_node(
+    namespace: Cluster,
+    nodes: tuple[str, str],
+    tmp_path: Path,
+    how: str,
+    served: str,
+    status: VerbsStatus,
+    memory: str,
+) -> None:
+    """A connection that did not come by the service may not write, whatever its requests name.
+
+    The two programs exchange their queue pair numbers in files, which the test copies.
+    """
+    namespace.apply(BY_SERVICE, files(compile_with_librdmacm(tmp_path, "rdmacm_service")))
+    wait_programmed(namespace, "by-service")
+    run = "cd /tmp && /files/rdmacm_service {} && sleep 300"  # its files are read after its end
+    pods = {"server": (served, nodes[0]), "client": (how, nodes[1])}
+    namespace.apply(*(pod(name, run.format(what), node) for name, (what, node) in pods.items()))
+    for name in pods:
+        namespace.wait_pod(name, "Running")
+    for name in ("victim", "client", "ready", "done"):
+        ways = ("server", "client") if name in ("victim", "ready") else ("client", "server")
+        carry(namespace, name, *ways)
+    said = {name: until(partial(namespace.logs, name), 60) for name in pods}
+    assert said["client"].splitlines()[-1] == f"status {status}", said
+    assert said["server"] == f"memory '{memory}'\n", said

@@ -1,0 +1,262 @@
+"""HCA functions in pods: Debian's own programs, and what others must not be able to do."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import EXAMPLES, Cluster, in_node, until
+
+IMAGE = "tessera.local/tessera-perftest:demo"
+RESOURCE = "rdma.tessera.dev/hca"
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+AS_NOBODY = {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}}
+FIGURES = re.compile(r"^ 65536 +[0-9]+ +[0-9.]+ +([0-9.]+)", re.MULTILINE)
+STATUS = """
+import json
+from pathlib import Path
+from device_plugin.backends.hcad import Hcad
+print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("status")))
+"""
+RUNNING_S = 12
+LISTENS = f"{18515:04X}"  # perftest's default port
+MAPPED = "::ffff:"
+
+
+def gpu_node(cluster: Cluster) -> str:
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return str(min(node["metadata"]["name"] for node in nodes))
+
+
+def node_pod(node: str) -> str:
+    """The pod of the node agent and its daemons."""
+    listed = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
+    (pod,) = Cluster("tessera-system").get("pods", *listed)["items"]
+    return str(pod["metadata"]["name"])
+
+
+def functions(node: str) -> list[dict[str, Any]]:
+    """What hcad on a node says of its functions."""
+    command = ("exec", node_pod(node), "-c", "agent", "--", "python", "-c", STATUS)
+    found: list[dict[str, Any]] = json.loads(Cluster("tessera-system").kubectl(*command))[
+        "functions"
+    ]
+    return found
+
+
+def held_by(node: str, pod: str) -> list[dict[str, Any]]:
+    return [one for one in functions(node) if one["pod"].endswith(f"/{pod}")]
+
+
+def rdma_pod(name: str, command: str, node: str, **more: Any) -> dict[str, Any]:
+    """A pod with one function; ``more`` is its spec's.
+
+    What it prints is one stream: a log keeps the order within each of two, and not between them.
+    """
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", f"exec 2>&1; {command}"],
+        "resources": {"limits": {RESOURCE: 1}},
+    }
+    container |= more.pop("container", {})
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+        **more,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def address(cluster: Cluster, name: str) -> str:
+    return str(until(lambda: cluster.get("pod", name)["status"].get("podIP"), 60))
+
+
+def listening(cluster: Cluster, name: str) -> set[str]:
+    """The ports, in hexadecimal, that a pod listens on (proc_net_tcp(5): state 0A)."""
+    show = ("exec", name, "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+    lines = (line.split() for line in cluster.kubectl(*show).splitlines())
+    return {words[1].rpartition(":")[2] for words in lines if words[3:4] == ["0A"]}
+
+
+def pair(cluster: Cluster, node: str) -> None:
+    """A server and a client that write to it for a while; returns once they do."""
+    program = f"stdbuf -oL ib_write_bw -F -D {RUNNING_S}"
+    cluster.apply(rdma_pod("server", f"exec {program}", node))
+    server = address(cluster, "server")
+    cluster.wait_pod("server", "Running")
+    until(lambda: LISTENS in listening(cluster, "server"), 60)
+    cluster.apply(rdma_pod("client", f"exec {program} {server}", node))
+    cluster.wait_pod("client", "Running")
+    until(lambda: "remote address" in cluster.logs("client"), 60)
+
+
+@pytest.mark.parametrize("example", ["perftest.yaml", "perftest-one-node.yaml"])
+def test_ib_write_bw_plays_between_two_pods(namespace: Cluster, example: str) -> None:
+    """The example as users apply it: Debian's program ends with 0 and has moved something."""
+    namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / example))
+    client = namespace.wait_pod("perftest-client")
+    logs = namespace.logs("perftest-client")
+    assert client["status"]["phase"] == "Succeeded", logs
+    assert namespace.wait_pod("perftest-server")["status"]["phase"] == "Succeeded"
+    found = FIGURES.search(logs)
+    assert found is not None
+    assert float(found[1]) > 0
+    for name in ("perftest-client", "perftest-server"):
+        ip = namespace.get("pod", name)["status"]["podIP"]
+        as_printed = ":".join(f"{int(part):02d}" for part in ip.split("."))
+        assert f"255:255:{as_printed}" in logs, "the GID is the pod's own IP"
+
+
+@pytest.mark.slices
+def test_a_restricted_pod_has_its_device_and_a_slice_beside_it(namespace: Cluster) -> None:
+    """As nobody, with a read-only root, and without a variable set for it."""
+    command = (
+        "ibv_devinfo -v && cat /sys/class/infiniband/tessera_0/ports/1/gids/1"
+        " && cat /sys/class/net/eth0/address && ls /usr/lib/x86_64-linux-gnu/libcuda.so.1"
+        " && ls /run/tessera/slices && env | grep -c -i tessera || true"
+    )
+    limits = {"resources": {"limits": {RESOURCE: 1, "gpu.tessera.dev/mig-1g.10gb": 1}}}
+    container = {"securityContext": RESTRICTED, **limits}
+    namespace.apply(
+        rdma_pod(
+            "nobody",
+            command,
+            gpu_node(namespace),
+            container=container,
+            securityContext=AS_NOBODY,
+        )
+    )
+    pod = namespace.wait_pod("nobody")
+    logs = namespace.logs("nobody")
+    ip = pod["status"]["podIP"]
+    assert f"{MAPPED}{ip}, RoCE v2" in logs
+    first, second, third, fourth = (int(part) for part in ip.split("."))
+    assert f":ffff:{first:02x}{second:02x}:{third:02x}{fourth:02x}\n" in logs
+    assert "libcuda.so.1" in logs
+    assert "MIG-" in logs
+    assert logs.splitlines()[-1] == "0", "nothing is set in the environment"
+
+
+def test_without_a_function_there_is_no_device(namespace: Cluster) -> None:
+    container = {"resources": {}}
+    command = "ibv_devinfo; echo status $?; ls /run/tessera /sys/class/infiniband"
+    namespace.apply(rdma_pod("none", command, gpu_node(namespace), container=container))
+    namespace.wait_pod("none")
+    logs = namespace.logs("none")
+    assert "tessera_0" not in logs
+    assert "status 0" not in logs
+    assert "cannot access '/run/tessera'" in logs
+    assert "cannot access '/sys/class/infiniband'" in logs
+
+
+def test_a_pod_on_the_node_s_network_is_refused_and_told(namespace: Cluster) -> None:
+    node = gpu_node(namespace)
+    namespace.apply(rdma_pod("host", "ibv_devinfo; sleep 60", node, hostNetwork=True))
+    namespace.wait_pod("host", "Running")
+    until(lambda: "Permission denied" in namespace.logs("host"), 20)
+    assert "tessera_0" not in namespace.logs("host")
+
+    def told() -> bool:
+        events = namespace.get("events", "--field-selector", "involvedObject.name=host")["items"]
+        return any(e["reason"] == "Refused" and "hostNetwork" in e["message"] for e in events)
+
+    until(told, 20)
+
+
+def test_two_functions_in_one_container_are_refused_by_name(namespace: Cluster) -> None:
+    container = {"resources": {"limits": {RESOURCE: 2}}}
+    namespace.apply(rdma_pod("two", "ibv_devinfo", gpu_node(namespace), container=container))
+    ended = namespace.wait_pod("two")
+    assert ended["status"]["phase"] == "Failed"
+    assert "a container can have one HCA function, and not 2" in ended["status"]["message"]
+
+
+def test_another_pod_s_socket_opens_nothing(namespace: Cluster) -> None:
+    """Who gets at the folder of a function by other ways than the kubelet's is not its pod."""
+    node = gpu_node(namespace)
+    namespace.apply(rdma_pod("victim", "ibv_devinfo; sleep 300", node))
+    namespace.wait_pod("victim", "Running")
+    (victim,) = until(lambda: held_by(node, "victim"), 20)
+    socket = f"/functions/{victim['function']}/hca.sock"
+    command = f"TESSERA_HCA={socket} ibv_devinfo; echo status $?; ibv_devinfo"
+    stolen = {"name": "functions", "hostPath": {"path": "/run/tessera/hca/functions"}}
+    container = {"volumeMounts": [{"name": "functions", "mountPath": "/functions"}]}
+    namespace.apply(rdma_pod("thief", command, node, container=container, volumes=[stolen]))
+    namespace.wait_pod("thief")
+    logs = namespace.logs("thief")
+    refused, _, own = logs.partition("status 255")
+    assert "Resource temporarily unavailable" in refused
+    assert "tessera_0" not in refused
+    assert "tessera_0" in own, "its own function opens"
+
+
+def test_a_process_in_another_network_namespace_opens_nothing(namespace: Cluster) -> None:
+    """A pod's user may make namespaces, and there take any address: it is not the pod's."""
+    command = "ibv_devices; unshare --user --map-root-user --net ibv_devinfo; echo status $?"
+    namespace.apply(
+        rdma_pod("elsewhere", command, gpu_node(namespace), securityContext={"runAsUser": 1000})
+    )
+    namespace.wait_pod("elsewhere")
+    logs = namespace.logs("elsewhere")
+    if "unshare failed" in logs:
+        pytest.skip("NOT RUN: this kernel lets no user make namespaces")
+    before, _, after = logs.partition("No IB devices found")
+    assert "tessera_0" in before
+    assert "Permission denied" in before
+    assert "status 255" in after
+
+
+def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster) -> None:
+    node = gpu_node(namespace)
+    pair(namespace, node)
+    (server,) = held_by(node, "server")
+    assert server["programs"] == 1
+    namespace.kubectl("delete", "pod", "server", "--force", "--grace-period=0")
+    until(lambda: not held_by(node, "server"), 20)
+    (freed,) = (one for one in functions(node) if one["function"] == server["function"])
+    assert (freed["pod_uid"], freed["addresses"], freed["programs"]) == ("", [], 0)
+    assert namespace.wait_pod("client")["status"]["phase"] in ("Succeeded", "Failed")
+    assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    "victim", ["tessera-agent", pytest.param("tessera-kubelet", marks=pytest.mark.soak)]
+)
+def test_queue_pairs_outlive_the_agent(namespace: Cluster, victim: str) -> None:
+    node = gpu_node(namespace)
+    pair(namespace, node)
+    before = held_by(node, "client") + held_by(node, "server")
+    in_node(node, "pkill", "-KILL", "-x", victim)
+    client = namespace.wait_pod("client", timeout_s=RUNNING_S + 60)
+    assert client["status"]["phase"] == "Succeeded", namespace.logs("client")
+    assert FIGURES.search(namespace.logs("client")) is not None
+    assert len(before) == 2
+    namespace.apply(rdma_pod("next", "ibv_devinfo", node))
+    assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded", namespace.logs("next")
+
+
+@pytest.mark.alone
+def test_after_hcad_s_end_programs_fail_and_the_device_comes_back(namespace: Cluster) -> None:
+    node = gpu_node(namespace)
+    namespace.apply(rdma_pod("stays", "sleep 600", node))
+    namespace.wait_pod("stays", "Running")
+    pair(namespace, node)
+    in_node(node, "pkill", "-KILL", "-f", "bin/tessera-hcad( |$)")
+    until(lambda: namespace.get("pod", "client")["status"]["phase"] != "Running", 20)
+    assert "hcad has gone" in namespace.logs("client")
+
+    def works() -> bool:
+        said = namespace.kubectl("exec", "stays", "--", "sh", "-c", "ibv_devinfo -v 2>&1 || true")
+        return f"{MAPPED}{address(namespace, 'stays')}" in said
+
+    until(works, 60)  # the same container, the same mount, another hcad

@@ -1,0 +1,360 @@
+"""The second layer on a cluster: what pods write themselves, against rules that they cannot reach."""
+
+import contextlib
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.cluster.kubectl import EXAMPLES, Cluster, until
+from support.cluster.rdma_nodes import HCA, SYSTEM, two_with_hcas
+
+TABLE = "tessera_rdma"
+SUPPORT = Path(__file__).parents[2] / "support"
+LINKS = ("-l", "app.kubernetes.io/component=links")
+ACK_S = 30.0
+SEND, READ, READ_RESPONSE, ACKNOWLEDGE = 0x04, 0x0C, 0x10, 0x11
+WRITE, WRITE_MIDDLE, CNP = 0x0A, 0x07, 0x81
+DROPS = """
+import json
+from pathlib import Path
+from device_plugin.backends.linkd import Linkd
+print(json.dumps(Linkd(Path("/run/tessera/links/links.sock")).call("drops")))
+"""
+
+
+def bth(opcode: int, pkey: int = 0xFFFF, qpn: int = 0x1234, payload: bytes = bytes(16)) -> bytes:
+    """A packet from the base transport header on: no rule looks at the rest."""
+    return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
+
+
+def udp(body: bytes, port: int = 4791) -> bytes:
+    return struct.pack(">HHHH", 0xC000, port, 8 + len(body), 0) + body
+
+
+def ipv4(source: str, destination: str, body: bytes, fragment: int = 0) -> bytes:
+    """An IPv4 packet with its checksum; ``fragment`` is the field of flags and offset."""
+
+    def header(checksum: int) -> bytes:
+        return struct.pack(
+            ">BBHHHBBH4s4s",
+            *(0x45, 0, 20 + len(body), 77, fragment, 64, socket.IPPROTO_UDP, checksum),
+            *(socket.inet_aton(source), socket.inet_aton(destination)),
+        )
+
+    total = sum(struct.unpack(">10H", header(0)))
+    total = (total & 0xFFFF) + (total >> 16)
+    return header(~((total & 0xFFFF) + (total >> 16)) & 0xFFFF) + body
+
+
+def linkd_on(node: str) -> str:
+    """The name of linkd's pod of a node."""
+    listed = SYSTEM.get("pods", *LINKS, "--field-selector", f"spec.nodeName={node}")["items"]
+    (name,) = (one["metadata"]["name"] for one in listed if _runs(one))
+    return str(name)
+
+
+def _runs(pod: dict[str, Any]) -> bool:
+    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+def drops(node: str) -> dict[str, Any]:
+    """What linkd of a node has counted."""
+    return dict(json.loads(SYSTEM.kubectl("exec", linkd_on(node), "--", "python", "-c", DROPS)))
+
+
+def in_network_of(node: str, *command: str) -> str:
+    """Run a command of this machine in the network of a kind node."""
+    if shutil.which("nsenter") is None:
+        pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
+    show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
+    process = subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+    entering = ["nsenter", "-t", process, "-n", "--", *command]
+    return subprocess.run(entering, capture_output=True, text=True, check=True).stdout
+
+
+def rules_on(node: str) -> str:
+    """The names of our tables, and our classifiers."""
+    listed = in_network_of(node, "nft", "list", "tables")
+    links = json.loads(in_network_of(node, "ip", "-j", "link", "show", "type", "veth"))
+    filters = [
+        in_network_of(node, "tc", "filter", "show", "dev", one["ifname"], "ingress")
+        for one in links
+    ]
+    ours = [line for line in listed.splitlines() if TABLE in line]
+    return "\n".join([*ours, *(f for f in filters if "tessera_segments" in f)])
+
+
+def program(name: str, node: str, *, hca: bool, **labels: str) -> dict[str, Any]:
+    """A pod with Python in which root may do with its network what it wants."""
+    (agent, *_) = SYSTEM.get("pods", *LINKS)["items"]
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": agent["spec"]["containers"][0]["image"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "900"],
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["NET_RAW", "NET_ADMIN"]}},
+    }
+    if hca:
+        container["resources"] = {"limits": {HCA: 1}}
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 0,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A server that may be read and not written, who attacks it, and one that has no HCA."""
+
+    cluster: Cluster
+    nodes: tuple[str, str]
+    addresses: dict[str, str]
+
+    def send(self, pod: str, how: str, packets: Sequence[bytes], **more: Any) -> list[int]:
+        """Have a pod send packets; return the opcodes of what came to the server."""
+        receiver = subprocess.Popen(
+            ["kubectl", "-n", self.cluster.namespace, "exec", "-i", "server", "--", "python", "-"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert receiver.stdin is not None
+            assert receiver.stdout is not None
+            receiver.stdin.write((SUPPORT / "scripts" / "roce_arrivals.py").read_text())
+            receiver.stdin.close()
+            assert receiver.stdout.readline() == "ready\n"
+            data = [one.hex() for one in packets]
+            asked = {"how": how, "data": data, "mark": self.addresses["server"], **more}
+            script = (SUPPORT / "scripts" / "forge_frames.py").read_text()
+            told = ("exec", "-i", pod, "--", "python", "-c", script)
+            self.cluster.kubectl(*told, stdin=json.dumps(asked))
+            came = receiver.stdout.read()
+            assert receiver.wait(timeout=60) == 0, "the mark did not come"
+        finally:
+            receiver.kill()
+            receiver.wait()
+            assert receiver.stdout is not None
+            receiver.stdout.close()
+        return [json.loads(line)["opcode"] for line in came.splitlines()]
+
+    def forge(self, pod: str, *bodies: bytes, source: str = "") -> list[int]:
+        """Send RoCE packets in IPv4, from the pod's own address unless it is said."""
+        own, there = source or self.addresses[pod], self.addresses["server"]
+        return self.send(pod, "ip", [ipv4(own, there, udp(one)) for one in bodies])
+
+    def dropped(self, pod: str) -> dict[str, int]:
+        """What was dropped of what a pod has sent, by reason."""
+        links = drops(self.nodes[1])["links"]
+        mine = (x for x in links if x["leaving"] and self.addresses[pod] in x["addresses"])
+        return {reason: count for one in mine for reason, count in one["dropped"].items()}
+
+
+@pytest.fixture(scope="module")
+def nodes(whole_cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs, and linkd."""
+    found = two_with_hcas(whole_cluster)
+    if not SYSTEM.get("daemonsets", *LINKS)["items"]:
+        pytest.skip("NOT RUN: the chart has rdma.secondLayer.enabled off")
+    return found
+
+
+@pytest.fixture(scope="module")
+def lab(whole_cluster: Cluster, nodes: tuple[str, str]) -> Iterator[Lab]:
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    whole_cluster.kubectl("create", "namespace", name)
+    cluster = Cluster(name)
+    until(lambda: cluster.get("serviceaccounts")["items"], 60)
+    try:
+        cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
+        cluster.apply(
+            program("server", nodes[0], hca=True, app="weights"),
+            program("attacker", nodes[1], hca=True),
+            program("plain", nodes[1], hca=False),
+        )
+        pods = ("server", "attacker", "plain")
+        addresses = {one: str(cluster.wait_pod(one, "Running")["status"]["podIP"]) for one in pods}
+        made = Lab(cluster, nodes, addresses)
+        enforced(cluster, "deny-writes")
+        until(lambda: made.forge("attacker", bth(READ)) == [READ], 30)
+        yield made
+    finally:
+        cluster.kubectl("delete", "namespace", name, "--wait=false")
+        cluster.delete("pods", "--all")
+
+
+def enforced(cluster: Cluster, policy: str) -> None:
+    """Wait until a policy is programmed, in both layers."""
+    for kind in ("Programmed", "SecondLayer"):
+        until(
+            lambda kind=kind: (
+                cluster.condition(f"rdmanetworkpolicy/{policy}", kind).status == "True"
+            ),
+            ACK_S,
+        )
+
+
+def test_what_policy_denies_leaves_no_pod(lab: Lab) -> None:
+    """Its own address and a verb that is denied: whole, or as the middle of nothing."""
+    before = lab.dropped("attacker").get("denied", 0)
+    sent = [bth(READ), bth(WRITE), bth(WRITE_MIDDLE), bth(SEND), bth(ACKNOWLEDGE), bth(CNP)]
+    assert lab.forge("attacker", *sent) == [READ, SEND, ACKNOWLEDGE, CNP]
+    assert lab.dropped("attacker")["denied"] == before + 2
+
+
+def test_who_names_another_address_or_partition_is_not_let_out(lab: Lab) -> None:
+    before = lab.dropped("attacker")
+    for source in (lab.addresses["plain"], lab.addresses["server"], "192.0.2.7"):
+        assert lab.forge("attacker", bth(READ), source=source) == []
+    assert lab.forge("attacker", bth(READ, pkey=0x8011), bth(READ, pkey=0)) == []
+    after = lab.dropped("attacker")
+    assert after["spoofed"] == before.get("spoofed", 0) + 3
+    assert after["denied"] == before.get("denied", 0) + 2
+
+
+def test_who_has_no_hca_sends_no_roce(lab: Lab) -> None:
+    assert lab.forge("plain", bth(READ), bth(SEND)) == []
+    assert lab.forge("plain", bth(READ), source=lab.addresses["attacker"]) == []
+    assert lab.dropped("plain").keys() == {"denied", "spoofed"}
+
+
+def test_fragments_and_segments_smuggle_nothing(lab: Lab) -> None:
+    own, there = lab.addresses["attacker"], lab.addresses["server"]
+    whole = udp(bth(READ))
+    parts = [ipv4(own, there, whole[:16], 0x2000), ipv4(own, there, whole[16:], 2)]
+    assert lab.send("attacker", "ip", parts) == []
+    for payload in (16, 400):
+        hidden = b"".join(bth(code, payload=bytes(payload)) for code in (READ, WRITE, WRITE))
+        assert lab.send("attacker", "segments", [hidden], segment=12 + payload) == []
+    whole = ipv4(own, there, udp(bth(WRITE)))
+    for tags in ("81000000", "810000008100000088a80000", "8100000081000000"):
+        assert lab.send("attacker", "frame", [bytes.fromhex(tags + "0800") + whole]) == []
+    assert {"fragment", "tagged"} <= lab.dropped("attacker").keys()
+
+
+def test_a_pod_cannot_undo_it_in_its_own_network(lab: Lab) -> None:
+    """NET_ADMIN of its own namespace: it flushes all rules and classifiers that it can see."""
+    undo = "nft flush ruleset; tc qdisc del dev eth0 clsact; ip link set eth0 gso_max_size 65536"
+    lab.cluster.kubectl("exec", "attacker", "--", "sh", "-c", f"{undo}; true")
+    assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]
+    hidden = bth(READ) + bth(WRITE)
+    assert lab.send("attacker", "segments", [hidden], segment=28) == []
+
+
+def test_queue_pairs_that_a_rule_names_are_the_only_ones(lab: Lab) -> None:
+    policy = {
+        "apiVersion": "rdma.tessera.dev/v1alpha1",
+        "kind": "RDMANetworkPolicy",
+        "metadata": {"name": "deny-writes"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "weights"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [{"verbs": ["Read"], "ports": [{"qpn": 0x11, "endQPN": 0x1FF}]}],
+        },
+    }
+    lab.cluster.apply(policy)
+    try:
+        enforced(lab.cluster, "deny-writes")
+        sent = [bth(READ, qpn=qpn) for qpn in (0x10, 0x11, 0x1FF, 0x200, 0x1234)]
+        assert lab.forge("attacker", *sent, bth(SEND, qpn=0x11)) == [READ, READ]
+    finally:
+        lab.cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
+        enforced(lab.cluster, "deny-writes")
+
+
+def test_drops_are_events_on_the_pod(lab: Lab) -> None:
+    lab.forge("attacker", bth(READ), source="192.0.2.9")
+    select = ("events", "--field-selector", "reason=RDMADropped")
+
+    def told() -> list[str]:
+        return [
+            one["message"]
+            for one in lab.cluster.get(*select)["items"]
+            if one["involvedObject"]["name"] == "attacker"
+        ]
+
+    until(lambda: any("an address that is not the pod's" in one for one in told()), 40)
+
+
+@contextlib.contextmanager
+def stopped(node: str) -> Iterator[None]:
+    """Have linkd of a node do nothing for a while, as on a node that hangs."""
+    find = ("sh", "-c", "pgrep -f 'bin/tessera-linkd( |$)'")
+
+    def signal(name: str) -> None:
+        shown = subprocess.run(["docker", "exec", node, *find], capture_output=True, text=True)
+        kill = ["docker", "exec", node, "kill", f"-{name}", *shown.stdout.split()]
+        subprocess.run(kill, check=True)
+
+    signal("STOP")
+    try:
+        yield
+    finally:
+        signal("CONT")
+
+
+@pytest.mark.alone
+def test_where_it_cannot_be_had_the_policy_says_so(lab: Lab) -> None:
+    with stopped(lab.nodes[1]):
+        policy, condition = "rdmanetworkpolicy/deny-writes", lab.cluster.condition
+        until(lambda: condition(policy, "SecondLayer").status == "False", 60)
+        found = condition(policy, "SecondLayer")
+        assert found.reason == "EngineOnly"
+        assert lab.nodes[1] in found.message
+        assert condition(policy, "Programmed").status == "True"
+        assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]  # rules stay
+    enforced(lab.cluster, "deny-writes")
+
+
+def test_rules_that_another_hand_removes_come_back(lab: Lab) -> None:
+    for family in ("netdev", "inet"):
+        in_network_of(lab.nodes[1], "nft", "delete", "table", family, TABLE)
+    until(lambda: rules_on(lab.nodes[1]).count(TABLE) >= 2, 30)
+    assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]
+
+
+def test_a_veth_without_rules_passes_nothing(lab: Lab) -> None:
+    """As in the moment after a pod has come: with the address of one that has gone."""
+    node = lab.nodes[1]
+    names = ("tsr-late", "tsr-late-p")
+    in_network_of(node, "ip", "link", "add", names[0], "type", "veth", "peer", "name", names[1])
+    try:
+        guard = in_network_of(node, "nft", "list", "table", "inet", TABLE)
+        assert names[0] not in guard
+        assert 'iifname != @known counter name "stranger" drop' in guard
+    finally:
+        in_network_of(node, "ip", "link", "del", names[0])
+
+
+@pytest.mark.alone
+def test_linkd_that_is_told_to_stop_leaves_nothing_and_the_next_begins_anew(lab: Lab) -> None:
+    node = lab.nodes[1]
+    assert rules_on(node).count("tessera_segments") >= 2
+    old = linkd_on(node)
+    before = SYSTEM.kubectl("logs", old)
+    assert "rules of generation" in before
+    with subprocess.Popen(
+        ["kubectl", "-n", SYSTEM.namespace, "logs", "-f", old], stdout=subprocess.PIPE, text=True
+    ) as follows:
+        SYSTEM.kubectl("delete", "pod", old)
+        assert follows.stdout is not None
+        assert "no rule is left" in follows.stdout.read()
+
+    def again() -> bool:
+        return rules_on(node).count("tessera_segments") >= 2
+
+    until(again, 60)
+    assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]

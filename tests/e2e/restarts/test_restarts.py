@@ -1,0 +1,196 @@
+"""Parts of the node and of Tessera are restarted or fail: pods run on, and others come.
+
+Only a pod's own fault ends it, and failures that are the platform's own are named in the table of
+restarts (tests/support/cluster/cluster_restarts.py).
+"""
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.cluster.cluster_restarts import RESTARTS, Restart, refresh, settle
+from support.cluster.kubectl import DONE, EXAMPLES, Cluster, in_node, until
+
+Manifest = Callable[..., dict[str, Any]]
+RUNNING_S = 12
+ENDED_S = 240
+# One after the other: whenever something is restarted one is running, and soon another starts.
+PROGRAMS = """
+while true; do
+  python vectoradd.py --n 1024 --seconds 1 --hold 1 >/tmp/out 2>&1 && echo ok || cat /tmp/out
+done
+"""
+SHORT = [
+    pytest.param(kind, marks=pytest.mark.soak if row.soak_only else ())
+    for kind, row in RESTARTS.items()
+]
+
+
+def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
+    """Start a pod that computes for a while; returns its node once kernels are running."""
+    cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(RUNNING_S)))
+    pod = cluster.wait_pod(name, "Running")
+    until(lambda: "memory" in cluster.logs(name), 60)
+    return str(pod["spec"]["nodeName"])
+
+
+def worker_pid(node: str, pod_uid: str) -> str:
+    """The process that computes for a pod, from gpud's own log; a PID of the node."""
+    system = Cluster("tessera-system")
+    agents = system.get("pods", "--field-selector", f"spec.nodeName={node}")["items"]
+    (agent,) = (p for p in agents if "gpud" in [c["name"] for c in p["spec"]["containers"]])
+    logs = system.kubectl("logs", agent["metadata"]["name"], "-c", "gpud")
+    lines = (line for line in logs.splitlines() if "context_started" in line and pod_uid in line)
+    (started,) = (json.loads(line[line.index("{") :]) for line in lines)
+    return str(started["pid"])
+
+
+@pytest.mark.backend
+def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifest) -> None:
+    """A store through a null pointer: error 700 for its own pod, an event, no harm next door."""
+    ptx = (EXAMPLES / "vecadd.ptx").read_text()
+    bad = ptx.replace("add.s64 \t%rd1, %rd6, %rd10;", "mov.u64 \t%rd1, 64;")
+    assert bad != ptx
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "ptx"},
+        "data": {"vecadd.ptx": bad},
+    }
+    node = start(namespace, sample_pod, "neighbour")
+    arguments = ("--n", "1024", "--ptx", "/files/vecadd.ptx")
+    namespace.apply(config, sample_pod("faulty", *arguments, files="ptx", node=node))
+    assert namespace.wait_pod("faulty")["status"]["phase"] == "Failed"
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in namespace.logs("faulty")
+
+    def faulted() -> list[str]:
+        events = namespace.get("events", "--field-selector", "involvedObject.name=faulty")["items"]
+        return [e["message"] for e in events if e["reason"] == "Faulted"]
+
+    assert any("vecadd" in message for message in until(faulted, 30))
+    ended = namespace.wait_pod("neighbour", timeout_s=RUNNING_S + 60)
+    assert ended["status"]["phase"] == "Succeeded", namespace.logs("neighbour")
+
+
+@pytest.mark.backend
+def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: Manifest) -> None:
+    """With its worker stopped a program waits, however long; it goes on when the worker does."""
+    node = start(namespace, sample_pod, "waiting")
+    worker = worker_pid(node, namespace.get("pod", "waiting")["metadata"]["uid"])
+    in_node(node, "kill", "-STOP", worker)
+    time.sleep(RUNNING_S + 5)
+    assert namespace.get("pod", "waiting")["status"]["phase"] == "Running"
+    assert "kernels" not in namespace.logs("waiting")
+    in_node(node, "kill", "-CONT", worker)
+    assert namespace.wait_pod("waiting")["status"]["phase"] == "Succeeded"
+    assert "1048576 results verified" in namespace.logs("waiting")
+
+
+def gpu_node(cluster: Cluster) -> str:
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return str(min(node["metadata"]["name"] for node in nodes))
+
+
+class Moments:
+    """Restarts of one kind on a node, and pods that come around them."""
+
+    def __init__(self, cluster: Cluster, manifest: Manifest, kind: str) -> None:
+        self._cluster = cluster
+        self._manifest = manifest
+        self._row: Restart = RESTARTS[kind]
+        self._node = gpu_node(cluster)
+        self._made = 0
+
+    def check(self, *, restarts: int, pods: int) -> None:
+        """Restart so often, each time with so many pods; none fails but by the platform's doing."""
+        settle(self._node)
+        self._run_programs()
+        ended: Counter[str] = Counter()
+        for _ in range(restarts):
+            if self._row.kills:
+                refresh(self._row.kills, self._node)
+            before = self._programs()
+            self._restart_once(pods)
+            ended += self._outcomes(pods)
+            until(lambda least=before: self._programs() > least + 1, 60)
+        print(dict(ended))
+        assert ended["Failed"] == 0
+        assert ended["Succeeded"] >= ended.total() / 2
+
+    def _run_programs(self) -> None:
+        """Start the pod that runs programs all the time."""
+        running = self._manifest("running", node=self._node)
+        running["spec"]["containers"][0]["command"] = ["sh", "-c", PROGRAMS]
+        self._cluster.apply(running)
+        self._cluster.wait_pod("running", "Running")
+        until(self._programs, 60)
+
+    def _programs(self) -> int:
+        """Return how many programs have ended, all of them well."""
+        said = self._cluster.logs("running").splitlines()
+        assert set(said) <= {"ok"}, said
+        return len(said)
+
+    def _restart_once(self, pods: int) -> None:
+        """Make pods at random moments around a restart, and the last one when it is over."""
+        lasts_s = self._row.lasts_s
+        moments = sorted(random.uniform(-lasts_s / 4, lasts_s) for _ in range(pods - 1))
+        begin = time.monotonic() + lasts_s / 4
+        earlier = sum(moment < 0 for moment in moments)
+        for moment in moments[:earlier]:
+            self._make_pod(begin + moment)
+        time.sleep(max(0.0, begin - time.monotonic()))
+        over = self._row.begin(self._node)
+        for moment in moments[earlier:]:
+            self._make_pod(begin + moment)
+        until(over, ENDED_S, every_s=0.5)
+        settle(self._node)
+        self._make_pod(time.monotonic())
+
+    def _make_pod(self, at: float) -> None:
+        time.sleep(max(0.0, at - time.monotonic()))
+        pod = self._manifest(f"moment-{self._made}", "--n", "1024", node=self._node)
+        pod["metadata"]["labels"] = {"moment": ""}
+        self._made += 1
+        self._cluster.apply(pod)
+
+    def _outcomes(self, count: int) -> Counter[str]:
+        """Return how pods ended: their phase, or the name of a failure of the platform's own."""
+
+        def ended() -> list[dict[str, Any]]:
+            pods: list[dict[str, Any]] = self._cluster.get("pods", "-l", "moment")["items"]
+            done = all(pod["status"].get("phase") in DONE for pod in pods)
+            return pods if done and len(pods) == count else []
+
+        outcomes: Counter[str] = Counter()
+        for pod in until(ended, ENDED_S):
+            name, status = pod["metadata"]["name"], pod["status"]
+            outcome = self._row.own_failure(status) or status["phase"]
+            outcomes[outcome] += 1
+            if outcome != "Succeeded":  # pytest shows it where the test fails
+                print(name, outcome, json.dumps(status))
+            if outcome == "Failed" and status.get("containerStatuses"):  # it was admitted
+                print(self._cluster.logs(name))
+        self._cluster.delete("pods", "-l", "moment")
+        return outcomes
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("kind", SHORT)
+def test_no_pod_fails_around_a_restart(namespace: Cluster, sample_pod: Manifest, kind: str) -> None:
+    Moments(namespace, sample_pod, kind).check(restarts=2, pods=5)
+
+
+@pytest.mark.alone
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", RESTARTS)
+def test_no_pod_fails_at_any_of_many_moments_of_a_restart(
+    namespace: Cluster, sample_pod: Manifest, kind: str
+) -> None:
+    """Two hundred moments."""
+    Moments(namespace, sample_pod, kind).check(restarts=10, pods=20)

@@ -1,0 +1,17 @@
+"""A resource that nobody offers any more leaves the nodes' status; the kubelet alone keeps it as 0."""
+
+import pytest
+
+from support.cluster.kubectl import Cluster, until
+
+FORGOTTEN_S = 480  # the kubelet remembers a plugin's resource for five minutes after it has gone
+
+
+@pytest.mark.timeout(FORGOTTEN_S + 120)  # they are over, unless this test runs by itself
+def test_a_retired_resource_leaves_the_nodes_status(
+    whole_cluster: Cluster, retired_profile: str
+) -> None:
+    def listed() -> bool:
+        return any(retired_profile in node for node in whole_cluster.offered_slices())
+
+    until(lambda: not listed(), FORGOTTEN_S, 2)

@@ -1,0 +1,1 @@
+"""What the tests share: a package whose layers are in ``tests/.importlinter``."""

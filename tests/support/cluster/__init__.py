@@ -1,0 +1,1 @@
+"""The cluster of the end-to-end tests: kubectl, restarts, pods with HCAs."""

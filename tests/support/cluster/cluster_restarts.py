@@ -1,0 +1,240 @@
+"""The kinds of restart that a cluster with Tessera sees: how each begins, and when it is over.
+
+A row also has the failures of pods that are the platform's own: no device plugin can prevent them,
+and each has its name here. Every other pod that comes at any moment of a restart must succeed.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from support.cluster import helm_release
+from support.cluster.kubectl import SYSTEM, Cluster, in_node, until
+
+Over = Callable[[], bool]
+"""Whether what was begun has ended."""
+_SYSTEM = Cluster(SYSTEM)
+_PROGRAMS = {"node": "tessera-device-plugin", "gpud": "tessera-gpud"}
+_OFFERED = ("gpu.tessera.dev/mig-1g.10gb", "7")
+_SETTLED_S = 180
+
+# The kubelet lists a device that its plugin no longer serves until the plugin's end is noticed,
+# and allocatable is lowered later still: only a plugin that leaves in order can be faster.
+NO_PLUGIN = {
+    "kubelet: the plugin died": ("UnexpectedAdmissionError", "no healthy devices"),
+    # The kubelet calls Allocate once.
+    "kubelet: the plugin died in a call": ("UnexpectedAdmissionError", "code = Unavailable"),
+}
+# A kubelet that ends cancels the calls of containerd that it is waiting for.
+CANCELLED = {"containerd: start cancelled": ("StartError", "context canceled")}
+# A container that ends while no containerd runs: its status is lost.
+LOST = {"containerd: exit status lost": ("'exitCode': 255", "'reason': 'Unknown'")}
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """One kind of restart on a node; ``begin`` returns at once, as far as the kind allows it."""
+
+    begin: Callable[[str], Over]
+    lasts_s: float = 8
+    """Around which pods come; not a limit."""
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """What the platform does to pods by itself: its name, and what a pod's status then has."""
+    kills: str = ""
+    """The component whose container the kubelet starts again, later each time."""
+    soak_only: bool = False
+
+    def own_failure(self, status: Mapping[str, Any]) -> str:
+        """Return the name of the platform's failure that a pod's status shows; or an empty string."""
+        shown = str(status)
+        signs = self.own.items()
+        return next((name for name, words in signs if all(one in shown for one in words)), "")
+
+
+def serving(component: str, node: str = "") -> dict[str, tuple[str, int]]:
+    """Return the name and the restarts of each ready pod of a component by its UID."""
+    at = ("--field-selector", f"spec.nodeName={node}") if node else ()
+    pods = _SYSTEM.get("pods", "-l", f"app.kubernetes.io/component={component}", *at)["items"]
+    return {
+        pod["metadata"]["uid"]: (
+            pod["metadata"]["name"],
+            sum(one["restartCount"] for one in pod["status"]["containerStatuses"]),
+        )
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and any(
+            one["type"] == "Ready" and one["status"] == "True"
+            for one in pod["status"].get("conditions", ())
+        )
+    }
+
+
+def settle(node: str) -> None:
+    """Wait until all of Tessera runs as it should, and a node offers what the samples make of it."""
+    try:
+        until(lambda: is_settled(node), _SETTLED_S, every_s=1)
+    except TimeoutError:
+        wide = _SYSTEM.kubectl("get", "pods,daemonsets", "-o", "wide")
+        raise AssertionError(f"after {_SETTLED_S} s not as before\n{wide}") from None
+
+
+def is_settled(node: str) -> bool:
+    """Whether roll-outs are done, and a node is Ready and offers all of its slices."""
+    status = Cluster().get("node", node)["status"]
+    ready = next(one["status"] for one in status["conditions"] if one["type"] == "Ready")
+    resource, count = _OFFERED
+    return (
+        ready == "True"
+        and status["allocatable"].get(resource) == count
+        and all(_rolled_out(component) for component in _PROGRAMS)
+        and bool(serving("operator"))
+    )
+
+
+def refresh(component: str, node: str) -> None:
+    """Replace a pod whose container was killed: the kubelet waits before it starts one again.
+
+    It waits longer each time, so that a later round would test the kubelet's patience alone.
+    """
+    if any(restarts for _, restarts in serving(component, node).values()):
+        over = _delete(component)(node)
+        until(over, _SETTLED_S)
+        settle(node)
+
+
+def _delete(component: str, *flags: str, on_node: bool = True) -> Callable[[str], Over]:
+    def begin(node: str) -> Over:
+        at = node if on_node else ""
+        before = serving(component, at)
+        names = [name for name, _ in before.values()]
+        _SYSTEM.kubectl("delete", "pod", *names, "--wait=false", *flags)
+
+        def over() -> bool:
+            now = serving(component, at)
+            return bool(now) and before.keys().isdisjoint(now)
+
+        return over
+
+    return begin
+
+
+def _kill(component: str) -> Callable[[str], Over]:
+    def begin(node: str) -> Over:
+        before = serving(component, node)
+        in_node(node, "pkill", "-KILL", "-f", f"bin/{_PROGRAMS[component]}( |$)")
+        return lambda: any(
+            restarts > before[uid][1]
+            for uid, (_, restarts) in serving(component, node).items()
+            if uid in before
+        )
+
+    return begin
+
+
+def _kill_gpud_and_delete_agent(node: str) -> Over:
+    over = _kill("gpud")(node), _delete("node")(node)
+    return lambda: all(one() for one in over)
+
+
+def _kill_loop(node: str) -> Over:
+    """Kill the process of the agent that does not serve the kubelet; its parent starts another."""
+    before = in_node(node, "pgrep", "-x", "tessera-agent")
+    in_node(node, "pkill", "-KILL", "-x", "tessera-agent")
+    now = ("sh", "-c", "pgrep -x tessera-agent; true")
+    return lambda: in_node(node, *now) not in ("", before)
+
+
+def _restart_service(service: str) -> Callable[[str], Over]:
+    """Return when the service runs again; over when the kubelet has reported since."""
+
+    def begin(node: str) -> Over:
+        in_node(node, "systemctl", "restart", service)
+        before = _heartbeat(node)
+        return lambda: _heartbeat(node) != before
+
+    return begin
+
+
+def _heartbeat(node: str) -> str:
+    conditions = Cluster().get("node", node)["status"]["conditions"]
+    return str(next(one["lastHeartbeatTime"] for one in conditions if one["type"] == "Ready"))
+
+
+def _daemon_sets(component: str) -> list[dict[str, Any]]:
+    label = f"app.kubernetes.io/component={component}"
+    found: list[dict[str, Any]] = _SYSTEM.get("daemonsets", "-l", label)["items"]
+    return found
+
+
+def _rolled_out(component: str) -> bool:
+    for found in _daemon_sets(component):
+        status = found["status"]
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            return False
+        current = (status.get("updatedNumberScheduled"), status.get("numberAvailable"))
+        if set(current) != {status["desiredNumberScheduled"]}:
+            return False
+    return True
+
+
+def _roll_out(component: str) -> Callable[[str], Over]:
+    def begin(node: str) -> Over:
+        del node
+        (found,) = _daemon_sets(component)
+        _SYSTEM.kubectl("rollout", "restart", f"daemonset/{found['metadata']['name']}")
+        return lambda: _rolled_out(component)
+
+    return begin
+
+
+def _upgrade(node: str) -> Over:
+    """Give gpud another budget; the second time, the one that it had."""
+    del node
+    wanted = helm_release.values()
+    gpud = wanted.setdefault("gpud", {})
+    if gpud.pop("nodeBudget", None) is None:
+        gpud["nodeBudget"] = "4100Mi"
+    running = helm_release.begin_upgrade(wanted)
+
+    def over() -> bool:
+        if running.poll() is None:
+            return False
+        helm_release.end_upgrade(running)
+        return True
+
+    return over
+
+
+def _change_policy(node: str) -> Over:
+    """Turn the command nvidia-smi in containers on; the second time, off."""
+    del node
+    policy = "gpupolicy/default"
+    before = Cluster().get(policy)["spec"].get("nvidiaSmi", {}).get("enabled", False)
+    patch = json.dumps({"spec": {"nvidiaSmi": {"enabled": not before}}})
+    Cluster().kubectl("patch", policy, "--type=merge", "-p", patch)
+    return lambda: Cluster().condition(policy, "Ready").status == "True"
+
+
+RESTARTS = {
+    "agent deleted": Restart(_delete("node")),
+    # The kubelet kills it after 2 s: sooner than a status update lowers allocatable.
+    "agent deleted with force": Restart(
+        _delete("node", "--force", "--grace-period=0"), own=NO_PLUGIN
+    ),
+    "agent killed": Restart(_kill("node"), own=NO_PLUGIN, kills="node"),
+    "agent's loop killed": Restart(_kill_loop),
+    "gpud deleted": Restart(_delete("gpud")),
+    "gpud killed": Restart(_kill("gpud"), kills="gpud"),
+    "gpud killed, agent deleted": Restart(
+        _kill_gpud_and_delete_agent, kills="gpud", soak_only=True
+    ),
+    "operator deleted": Restart(_delete("operator", on_node=False)),
+    "kubelet restarted": Restart(_restart_service("kubelet"), own=CANCELLED),
+    "containerd restarted": Restart(_restart_service("containerd"), own=CANCELLED | LOST),
+    "policy changed": Restart(_change_policy, lasts_s=30),
+    "agents' roll-out": Restart(_roll_out("node"), lasts_s=40, soak_only=True),
+    "gpud's roll-out": Restart(_roll_out("gpud"), lasts_s=30),
+    "helm upgrade": Restart(_upgrade, lasts_s=60, soak_only=True),
+}
+"""By their names. What changes something changes it back the second time: restart an even number."""

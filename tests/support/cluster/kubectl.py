@@ -1,0 +1,181 @@
+"""The cluster as tests see it: kubectl, with JSON in and out, and waiting with a reason."""
+
+import contextlib
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+SYSTEM = "tessera-system"
+SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
+DONE = ("Succeeded", "Failed")
+# The API server never saw such a request: a busy machine was slow to connect.
+NOT_SENT = ("TLS handshake timeout", "dial tcp", "connection refused")
+SENT_WITHIN_S = 60
+_FORWARDED = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
+
+
+class Condition(NamedTuple):
+    """A condition of an object; all empty where it has none of that type."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """kubectl bound to one namespace."""
+
+    namespace: str = "default"
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        """Run kubectl; raises AssertionError with its own message where it fails.
+
+        What the API server has answered is final; what did not reach it is tried again.
+        """
+        command = ["kubectl", "-n", self.namespace, *arguments]
+        end = time.monotonic() + SENT_WITHIN_S
+        while True:
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240)
+            unsent = done.returncode and any(reason in done.stderr for reason in NOT_SENT)
+            if not unsent or time.monotonic() > end:
+                break
+            time.sleep(1)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
+        return done.stdout
+
+    def get(self, *arguments: str) -> Any:
+        """Return what ``kubectl get -o json`` prints; None where it prints nothing."""
+        return json.loads(self.kubectl("get", *arguments, "-o", "json") or "null")
+
+    def apply(self, *manifests: dict[str, Any]) -> None:
+        """Apply objects."""
+        items = {"apiVersion": "v1", "kind": "List", "items": manifests}
+        self.kubectl("apply", "-f", "-", stdin=json.dumps(items))
+
+    def delete(self, *arguments: str) -> None:
+        """Delete objects, and wait for it; absent ones are fine."""
+        self.kubectl("delete", "--ignore-not-found", "--wait", *arguments)
+
+    def wait_pod(self, name: str, *phases: str, timeout_s: float = 120) -> dict[str, Any]:
+        """Wait until a pod is in one of the phases (default: has ended) and return it."""
+        wanted = phases or DONE
+
+        def pod_there() -> dict[str, Any] | None:
+            pod: dict[str, Any] = self.get("pod", name)
+            return pod if pod["status"]["phase"] in wanted else None
+
+        try:
+            return until(pod_there, timeout_s)
+        except TimeoutError:
+            described = self.kubectl("describe", "pod", name)
+            raise AssertionError(f"{name} is not {wanted} in {timeout_s} s\n{described}") from None
+
+    def logs(self, name: str) -> str:
+        """Return what a pod's container has printed."""
+        return self.kubectl("logs", name)
+
+    def condition(self, what: str, wanted: str) -> Condition:
+        """Return a condition of an object (``kind/name``) that speaks of its present generation."""
+        found = self.get(what)
+        now = found["metadata"]["generation"]
+        for one in found.get("status", {}).get("conditions", []):
+            if one["type"] == wanted and one.get("observedGeneration", now) == now:
+                return Condition(one["status"], one["reason"], one["message"])
+        return Condition()
+
+    def slices(self) -> list[dict[str, Any]]:
+        """All slices in the cluster as the GPUs' status has them, each with its ``node``."""
+        return [
+            {**item, "node": gpu["spec"]["nodeName"], "gpu": gpu["metadata"]["name"]}
+            for gpu in self.get("gpus")["items"]
+            for item in gpu.get("status", {}).get("slices", [])
+        ]
+
+    def offered_slices(self) -> list[dict[str, str]]:
+        """For each GPU node what its status lists: profile to count, 0 of what has gone."""
+        nodes = self.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+        return [
+            {
+                resource.removeprefix("gpu.tessera.dev/mig-"): count
+                for resource, count in node["status"]["allocatable"].items()
+                if resource.startswith("gpu.tessera.dev/mig-")
+            }
+            for node in nodes
+        ]
+
+
+def without_gone(nodes: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Leave out of each node's resources those that have gone, which the kubelet still lists as 0."""
+    return [{name: n for name, n in node.items() if n != "0"} for node in nodes]
+
+
+def layout_of(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
+    """Return a MIGLayout that gives each second GPU of the demo's pool so many of a profile."""
+    return {
+        "apiVersion": "gpu.tessera.dev/v1alpha1",
+        "kind": "MIGLayout",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"pool": "demo", "indices": [1]},
+            "instances": [{"profile": profile, "count": count}],
+            "rollout": rollout,
+        },
+    }
+
+
+def in_node(node: str, *command: str) -> str:
+    """Run a command inside a kind node, which is a container of the host's Docker engine."""
+    done = subprocess.run(["docker", "exec", node, *command], capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} in {node}: {done.stderr}"
+    return done.stdout
+
+
+def pod_of(cluster: Cluster, component: str, node: str) -> str:
+    """Return the name of our pod of a component on a node."""
+    pods = cluster.get("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/component={component}")
+    (name,) = (
+        one["metadata"]["name"] for one in pods["items"] if one["spec"].get("nodeName") == node
+    )
+    return str(name)
+
+
+@contextlib.contextmanager
+def forwarded(pod: str, port: int) -> Iterator[str]:
+    """Forward a local port to a pod of ours, as users do; yield the address of its metrics."""
+    command = ["kubectl", "-n", SYSTEM, "port-forward", f"pod/{pod}", f":{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            found = _FORWARDED.match(running.stdout.readline())
+            assert found is not None
+            yield f"http://127.0.0.1:{found[1]}/metrics"
+        finally:
+            running.terminate()
+
+
+_PATIENCE = 2
+
+
+def until(
+    check: Callable[[], Any], timeout_s: float, every_s: float = 0.3, *, promised: bool = False
+) -> Any:
+    """Return the first result of ``check`` that is true; raises TimeoutError.
+
+    ``timeout_s`` is enough where the cluster has the machine to itself; a busy one has twice as
+    long, unless users are ``promised`` that time.
+    """
+    end = time.monotonic() + timeout_s * (1 if promised else _PATIENCE)
+    while True:
+        result = check()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(every_s)

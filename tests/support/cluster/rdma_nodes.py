@@ -1,0 +1,197 @@
+"""Pods with HCAs on the cluster's nodes, and what hcad and the wire say of them."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from support.cluster.kubectl import EXAMPLES, Cluster, until
+
+HCA = "rdma.tessera.dev/hca"
+IMAGE = "tessera.local/tessera-perftest:demo"
+LISTENS = f"{18515:04X}"  # perftest's default port
+ACK_S = 30.0
+RUNNING_S = 25
+DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
+WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
+SUPPORT = Path(__file__).parents[1]
+CAPTURE = SUPPORT / "scripts" / "link_capture.py"
+POLICY_STATUS = """
+import json
+from pathlib import Path
+from device_plugin.backends.hcad import Hcad
+print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("policy-status")))
+"""
+SYSTEM = Cluster("tessera-system")
+
+
+def two_with_hcas(cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs; skips the test where there are not."""
+    found = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    names = sorted(
+        one["metadata"]["name"]
+        for one in found
+        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
+    )
+    if len(names) < 2:
+        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
+    return names[0], names[1]
+
+
+def two_nodes(cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs and wires; skips the test where there are not."""
+    nodes = two_with_hcas(cluster)
+    if not any(one["name"] == "netd" for one in hca_pod_of(nodes[0])["spec"]["containers"]):
+        pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
+    return nodes
+
+
+def pod_of(node: str, component: str) -> dict[str, Any]:
+    """Tessera's pod of a component on a node."""
+    label = f"app.kubernetes.io/component={component}"
+    listed = ("-l", label, "--field-selector", f"spec.nodeName={node}")
+    (pod,) = SYSTEM.get("pods", *listed)["items"]
+    return dict(pod)
+
+
+def agent_of(node: str) -> dict[str, Any]:
+    """The pod of the node agent and gpud."""
+    return pod_of(node, "node")
+
+
+def hca_pod_of(node: str) -> dict[str, Any]:
+    """The pod of hcad and netd."""
+    return pod_of(node, "hca")
+
+
+def policy_status(node: str) -> dict[str, Any]:
+    """What hcad on a node enforces, and its wires."""
+    name = agent_of(node)["metadata"]["name"]
+    said = SYSTEM.kubectl("exec", name, "-c", "agent", "--", "python", "-c", POLICY_STATUS)
+    return dict(json.loads(said))
+
+
+def wire(node: str, ip: str) -> dict[str, Any]:
+    """The wire of an address; empty where there is none."""
+    return next((one for one in policy_status(node)["wire"]["wires"] if one["address"] == ip), {})
+
+
+def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
+    """A pod of Debian's programs with one HCA function."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", f"exec stdbuf -oL {command}"],
+        "resources": {"limits": {HCA: 1}},
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def serve(cluster: Cluster, command: str, node: str) -> str:
+    """Start a server, called "server" and labelled as the example's app; return its address."""
+    cluster.apply(perftest("server", command, node, app="weights"))
+    ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
+
+    def listens() -> bool:
+        show = ("exec", "server", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+        words = (line.split() for line in cluster.kubectl(*show).splitlines())
+        return any(w[3:4] == ["0A"] and w[1].endswith(f":{LISTENS}") for w in words)
+
+    until(listens, 60)
+    return ip
+
+
+def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tuple[str, str]:
+    """A server and a client that works on it, on two nodes; return their addresses."""
+    server = serve(cluster, command, nodes[0])
+    cluster.apply(perftest("client", f"{command} {server}", nodes[1]))
+    client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])
+    until(lambda: "remote address" in cluster.logs("client"), 60)
+    return server, client
+
+
+def deny_writes(cluster: Cluster) -> None:
+    """Apply the example, and wait until every node has acknowledged it."""
+    cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
+    wait_programmed(cluster, "deny-writes")
+
+
+def wait_programmed(cluster: Cluster, policy: str) -> None:
+    """Wait until every node has acknowledged the newest generation of a policy."""
+
+    def programmed() -> bool:
+        found = cluster.get("rdmanetworkpolicy", policy)
+        return any(
+            (one["type"], one["status"]) == ("Programmed", "True")
+            and one["observedGeneration"] == found["metadata"]["generation"]
+            for one in found.get("status", {}).get("conditions", [])
+        )
+
+    until(programmed, ACK_S, every_s=0.1)
+
+
+def node_process(node: str) -> str:
+    """The process of a kind node, which is a container of the host's Docker engine."""
+    if shutil.which("nsenter") is None:
+        pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
+    show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def link_of(node: str, ip: str) -> str:
+    """The host's end of a pod's link: where the node's routes send its address."""
+    route = ["nsenter", "-t", node_process(node), "-n", "ip", "-j", "route", "get", ip]
+    done = subprocess.run(route, capture_output=True, text=True, check=True)
+    return str(json.loads(done.stdout)[0]["dev"])
+
+
+Seen = list[dict[str, Any]]
+
+
+class Capture:
+    """What is on UDP port 4791 of the host's end of a pod's link."""
+
+    def __init__(self, node: str, ip: str) -> None:
+        entering = ["nsenter", "-t", node_process(node), "-n", "--"]
+        command = [*entering, sys.executable, str(CAPTURE), link_of(node, ip)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._seen = self._process.stdout
+        assert self._seen is not None
+        assert self._seen.readline() == "ready\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=60)
+
+    def since(self) -> Seen:
+        """What has been there since the last time."""
+        assert self._process.stdin is not None
+        assert self._seen is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return list(json.loads(self._seen.readline()))
+
+
+def writes(seen: Seen, source: str, destination: str) -> int:
+    """How many packets of RDMA WRITE one has sent to the other."""
+    return sum(
+        one["packets"]
+        for one in seen
+        if (one["source"], one["destination"]) == (source, destination) and one["opcode"] in WRITES
+    )

@@ -1,0 +1,128 @@
+"""Every state that actions of hostile and honest programs reach in a world of ``cm_model``."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from support.connections.cm_facts import ALLOWED, OTHER, STRANGER, Action, Attempt, Breach
+from support.connections.cm_model import World
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hcad.cm.messages import Dreq, Rej, Req, Rtu
+
+
+@dataclass
+class Alphabet:
+    """What actors do in a world, hostile things included, after what they have done first."""
+
+    actors: Mapping[str, tuple[int, ...]]
+    """Their queue pairs."""
+    asks: tuple[tuple[str, int, str], ...]
+    """Requests: an actor, the number that it names, and the server."""
+    answers: Mapping[str, tuple[int, ...]]
+    """The numbers that servers accept with."""
+    points: tuple[tuple[str, int, str, int], ...]
+    """Queue pairs that are set to others: an actor, its number, an actor, its number."""
+    turns: tuple[tuple[str, int, str], ...] = ()
+    others: frozenset[str] = frozenset()
+    """Kinds of further actions, of those in ``enabled``."""
+    services: tuple[int, ...] = (ALLOWED, OTHER)
+    attempts: int = 2
+    holds_messages: bool = False
+    """Whether delivering the next message is an action of its own."""
+    first: tuple[Action, ...] = ()
+    wire_asks: tuple[int, ...] = ()
+    """The numbers that the stranger's requests name."""
+
+    def world(self, engine: Engine, policy: str) -> World:
+        """Return the world in which they act."""
+        more = {"holds_messages": self.holds_messages, "stranger": bool(self.wire_asks)}
+        return World(engine, policy, self.actors, self.answers, **more)
+
+    def enabled(self, world: World) -> Iterator[Action]:
+        """Return the actions that make sense in a state."""
+        if self.holds_messages and world.fabric.queue:
+            yield ("deliver",)
+        if len(world.attempts) < self.attempts:
+            for ask in self.asks:
+                for service in self.services:
+                    yield ("ask", *ask, service)
+            for number in self.wire_asks:
+                for service in self.services:
+                    yield ("wire_ask", number, service)
+        for serial, attempt in enumerate(world.attempts):
+            yield from self._of_attempt(serial, attempt)
+        for name, number, target, peer in self.points:
+            if number not in world.actors[name].targets:
+                yield ("point", name, number, target, peer)
+        for name, number, target in self.turns:
+            if world.actors[name].targets.get(number, (target,))[0] != target:
+                yield ("turn", name, number, target)
+        for kind in ("reset", "renew"):
+            if kind in self.others:
+                for name, number in dict.fromkeys(point[:2] for point in self.points):
+                    yield (kind, name, number)
+        if "timeout" in self.others and world.attempts:
+            yield ("timeout",)
+
+    def _of_attempt(self, serial: int, attempt: Attempt) -> Iterator[Action]:
+        asks, serves = attempt.handles
+        if attempt.asker == STRANGER:
+            yield from (("wire_say", serial, kind) for kind in (Req, Rtu, Rej, Dreq))
+        if serves and not attempt.over[1]:
+            if not attempt.joined[1]:
+                yield from (("answer", serial, n) for n in self.answers[attempt.server])
+                yield from self._if("refuse", serial, 1)
+            else:
+                yield from self._if("leave", serial, 1)
+        if asks and attempt.joined[0] and not attempt.over[0]:
+            yield from self._if("confirm", serial)
+            yield from self._if("refuse", serial, 0)
+            yield from self._if("leave", serial, 0)
+        for side, handle in enumerate(attempt.handles):
+            if handle:
+                yield from self._if("destroy", serial, side)
+
+    def _if(self, kind: str, *values: int) -> Iterator[Action]:
+        if kind in self.others:
+            yield (kind, *values)
+
+
+@dataclass
+class Explored:
+    """What an exploration came to."""
+
+    states: int = 0
+    steps: int = 0
+    writing: int = 0
+    """States in which a queue pair may write."""
+    breaches: dict[tuple[Action, ...], str] = field(default_factory=dict)
+    """Shortest ways into states that a rule does not allow; what lies behind them is not visited."""
+
+
+def explore(alphabet: Alphabet, world: World, depth: int) -> Explored:
+    """Visit every state that is reached in ``depth`` actions after the first, and check it."""
+    found, seen = Explored(), dict[object, int]()
+    depth += len(alphabet.first)
+    stack: list[tuple[Action, ...]] = [alphabet.first]
+    current: tuple[Action, ...] | None = None
+    while stack:
+        path = stack.pop()
+        if path[:-1] == current:
+            world.do(path[-1])
+        else:
+            world.replay(path)
+        current = path
+        found.steps += 1
+        try:
+            writing = world.check()
+        except Breach as err:
+            found.breaches[path] = str(err)
+            continue
+        key = world.key()
+        if seen.get(key, depth + 1) <= len(path):
+            continue
+        found.states += key not in seen
+        found.writing += key not in seen and bool(writing)
+        seen[key] = len(path)
+        if len(path) < depth:
+            stack += [(*path, action) for action in alphabet.enabled(world)]
+    return found

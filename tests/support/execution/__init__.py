@@ -1,0 +1,1 @@
+"""PTX and kernels run on both executors in this process."""

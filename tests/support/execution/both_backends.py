@@ -1,0 +1,145 @@
+"""One launch on the interpreter and on the JIT, compared bit by bit."""
+
+import ctypes
+import functools
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from support.execution import native_launch
+from vgpu_sim.exec import interp, jit
+from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning import tiers
+from vgpu_sim.exec.jit.target import llvm
+from vgpu_sim.exec.local_bytes import local_bytes
+from vgpu_sim.isa import Module
+
+Shape = tuple[int, int, int]
+
+
+@functools.cache
+def compiler() -> jit.Compiler:
+    return jit.Compiler()
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
+    """Native code of a module's first function; tests run it on several inputs."""
+    return compiler().load(compiler().compile(module, module.functions[0], block, plan))
+
+
+def first_tier(module: Module, block: Shape) -> list[jit.Plan]:
+    """The plan that a first launch begins in, if there is one."""
+    form = ssa.build(module.functions[0])
+    plan, _ = tiers.first(form, block, llvm.vector_bits())
+    return [] if plan is None else [plan]
+
+
+class Bench:
+    """Memory of a test: buffers at the same addresses for both backends.
+
+    The interpreter's memory is one piece with holes of zeros; the native one has real gaps.
+    """
+
+    def __init__(self, *buffers: bytes) -> None:
+        self.aperture = native_launch.Aperture()
+        self.buffers = [self.aperture.allocate(data) for data in buffers]
+        self._initial = [bytes(data) for data in buffers]
+
+    def close(self) -> None:
+        self.aperture.close()
+
+    def begin_with(self, index: int, data: bytes) -> None:
+        """Have a buffer begin with other bytes: such as hold the addresses of buffers."""
+        self._initial[index] = data
+
+    def addresses(self) -> list[int]:
+        return [buffer.address for buffer in self.buffers]
+
+    def interpret(
+        self,
+        module: Module,
+        grid: Shape,
+        block: Shape,
+        parameters: bytes,
+        segment: int = 0,
+        dynamic: int = 0,
+    ) -> list[bytes]:
+        """The buffers after the interpreter has run the kernel."""
+        base = min(self.addresses())
+        end = max(buffer.address + len(buffer.view) for buffer in self.buffers)
+        data = bytearray(end - base)
+        for buffer, initial in zip(self.buffers, self._initial, strict=True):
+            data[buffer.address - base : buffer.address - base + len(initial)] = initial
+        memory = interp.BufferMemory(base, data)
+        function = module.functions[0]
+        told = interp.Surroundings(native_launch.GRID_ID, native_launch.MULTIPROCESSORS)
+        interp.run(module, function, grid, block, parameters, memory, segment, dynamic, told)
+        return [
+            bytes(data[b.address - base : b.address - base + len(b.view)]) for b in self.buffers
+        ]
+
+    def execute(
+        self,
+        module: Module,
+        grid: Shape,
+        block: Shape,
+        parameters: bytes,
+        plan: jit.Plan | None,
+        segment: int = 0,
+        ranges: Iterable[tuple[int, int]] | None = None,
+        dynamic: int = 0,
+    ) -> list[bytes]:
+        """The buffers after native code has run the kernel."""
+        for buffer, initial in zip(self.buffers, self._initial, strict=True):
+            buffer.view[:] = np.frombuffer(initial, dtype=np.uint8)
+        image = module.functions[0].parameter_image
+        if image:
+            place = segment + next(v.offset for v in module.variables if v.name == image)
+            ctypes.memmove(place, parameters, len(parameters))
+        loaded = _loaded(module, block, plan)
+        blocks = grid[0] * grid[1] * grid[2]
+        each = local_bytes(module.functions[0])
+        launch = native_launch.context(self.aperture, grid, block, segment, dynamic, each)
+        shared_bytes = module.functions[0].shared_bytes + dynamic
+        ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)], shared_bytes)
+        assert (ended.status, ended.signal) == (0, 0), f"{plan}: {ended}"
+        return [bytes(buffer.view) for buffer in self.buffers]
+
+
+def compare(
+    module: Module,
+    buffers: Sequence[bytes],
+    grid: Shape,
+    block: Shape,
+    plans: Iterable[jit.Plan | None],
+    extra: Sequence[int] = (),
+    symbols: int | None = None,
+    dynamic: int = 0,
+    agreed: Sequence[int] | None = None,
+) -> list[bytes]:
+    """Assert bit equality of the buffers ``agreed`` (all) for every plan; parameters are their
+    addresses, then ``extra``. ``symbols`` is the buffer that holds the module's variables, ``dynamic`` the shared
+    memory that the launch asks for in bytes. Returns the buffers."""
+    bench = Bench(*buffers)
+    try:
+        function = module.functions[0]
+        values = [*bench.addresses(), *extra]
+        parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
+        segment = 0 if symbols is None else bench.buffers[symbols].address
+        expected = bench.interpret(module, grid, block, parameters, segment, dynamic)
+        for plan in [*plans, *first_tier(module, block)]:
+            found = bench.execute(module, grid, block, parameters, plan, segment, dynamic=dynamic)
+            for index, (want, have) in enumerate(zip(expected, found, strict=True)):
+                if want != have and (agreed is None or index in agreed):
+                    raise AssertionError(_difference(index, want, have, plan))
+        return expected
+    finally:
+        bench.close()
+
+
+def _difference(index: int, want: bytes, have: bytes, plan: jit.Plan | None) -> str:
+    a, b = (np.frombuffer(d[: len(d) // 4 * 4], dtype="<u4") for d in (want, have))
+    places = np.flatnonzero(a != b)
+    shown = ", ".join(f"[{p}] {a[p]:#010x} not {b[p]:#010x}" for p in places[:6])
+    return f"{plan}: buffer {index}: {len(places)} words differ: {shown}"

@@ -1,0 +1,1 @@
+"""Random kernels, random LLVM IR and hostile PTX (``make fuzz``)."""

@@ -1,0 +1,1 @@
+"""Random kernels run three ways, and what differs made smaller."""

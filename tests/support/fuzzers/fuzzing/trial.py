@@ -1,0 +1,243 @@
+"""The three-way comparison of one kernel, with everything that can be wrong about it."""
+
+import itertools
+import logging
+import re
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from support.fuzzers.fuzzing.outcomes import Unordered, World, difference
+from support.kernels.random_kernels.dice import Dice
+from support.kernels.random_kernels.kernels import Kernel
+from support.oracles.scalar_ptx import text
+from vgpu_sim import compiler
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.ir import ssa
+from vgpu_sim.exec.jit.planning import tiers
+from vgpu_sim.exec.jit.shapes.geometry import Geometry
+from vgpu_sim.exec.jit.target import llvm
+from vgpu_sim.isa import Module
+from vgpu_sim.worker.compiling import children
+
+_CAPABILITY = (10, 0)
+Progress = Callable[[str], None]
+Block = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong. ``plan`` is the JIT's, as text; empty where it had no part."""
+
+    kind: str
+    plan: str
+    detail: str
+
+    def signature(self) -> str:
+        """What is the same in findings that are likely one defect."""
+        words = self.detail.partition("\n")[0].partition("(")[0].split()[:12]
+        return f"{self.kind}: {' '.join(w for w in words if not any(c.isdigit() for c in w))}"
+
+
+def plan_named(text: str) -> jit.Plan | None:
+    """Return the plan whose text appears in ``text``; None, which is the default, without one."""
+    said = dict(re.findall(r"(\w+)=(\w+)", text))
+    if "width" not in said:
+        return None
+    width, strips, tier = (int(said[name]) for name in ("width", "strips", "tier"))
+    return jit.Plan(width, strips, said["versioned"] == "True", tier)
+
+
+@dataclass
+class Report:
+    """What came of one kernel. ``refused`` is why the JIT did not take it, if it did not."""
+
+    seed: int
+    findings: list[Finding] = field(default_factory=list)
+    unordered: str = ""
+    refused: str = ""
+    faulted: bool = False
+    runs: int = 0
+
+
+def choose_plans(kernel: Kernel, module: Module, count: int) -> list[jit.Plan | None]:
+    """Return the default plan and ``count`` legal ones, as the kernel's seed says.
+
+    With ``count`` 0 it is one plan alone, the default one for a third of the kernels: a run of
+    another kernel says more than another run of the same.
+    """
+    dice = Dice(kernel.seed, 3)
+    if not count and not kernel.plan:
+        kind = kernel.seed % 3
+        if kind == 0:
+            return [None]
+        first = _first(kernel, module) if kind == 1 and dice.one_in(2) else None
+        return [first or _drawn(kernel, module, dice)]
+    plans = [_drawn(kernel, module, dice) for _ in range(count)]
+    named = [plan_named(kernel.plan)] if kernel.plan else []
+    first = _first(kernel, module) if dice.one_in(2) else None
+    return [None, *named, *([first] if first is not None else []), *plans]
+
+
+def _first(kernel: Kernel, module: Module) -> jit.Plan | None:
+    """Return the plan that launches begin with, None where it is the default one."""
+    form = ssa.build(module.functions[0])
+    return tiers.first(form, kernel.block, llvm.vector_bits())[0]
+
+
+def _drawn(kernel: Kernel, module: Module, dice: Dice) -> jit.Plan:
+    """Return any legal plan.
+
+    Many strips make much code and say little more: half of the draws are kept small.
+    """
+
+    def order(found: list[Geometry]) -> list[Geometry]:
+        shuffled = sorted(found, key=lambda _: dice.bits(32))
+        return shuffled if dice.one_in(2) else sorted(shuffled, key=lambda g: g.strips > 4)
+
+    plans = jit.legal_plans(module.functions[0], kernel.block, order)
+    plan = next(plans)
+    plan = next(plans) if dice.one_in(2) else plan  # with and without versions
+    return replace(plan, tier=0) if dice.one_in(3) else plan
+
+
+def examine(
+    kernel: Kernel,
+    progress: Progress = lambda _: None,
+    *,
+    plans: Sequence[jit.Plan | None] | None = None,
+    plan_count: int = 0,
+) -> Report:
+    """Compare the three. ``progress`` hears what begins, so that a crash can be placed."""
+    report = Report(kernel.seed)
+    progress("compiling the text")
+    try:
+        module = compiler.compile_ptx(kernel.text, capability=_CAPABILITY)
+    except compiler.PtxError as error:
+        report.findings.append(Finding("compiler refuses", "", str(error)))
+        return report
+    except Exception as error:  # noqa: BLE001 - any other is a defect, and the fuzzer goes on
+        report.findings.append(Finding("compiler fails", "", said(error)))
+        return report
+    world = World(kernel, module)
+    try:
+        progress("evaluating")
+        try:
+            expected = world.evaluate()
+        except (Unordered, text.SyntaxFault) as error:
+            report.unordered = f"{type(error).__name__} {error}"
+            return report
+        report.faulted = bool(expected.codes)
+        progress("interpreting")
+        interpret(report, lambda: difference(expected, world.interpret()))
+        if plans is None:
+            plans = choose_plans(kernel, module, plan_count)
+        dice = Dice(kernel.seed, 4)
+
+        def differs(loaded: jit.Loaded) -> str:
+            return difference(expected, world.execute(loaded, _ranges(kernel, dice)))
+
+        run_plans(report, module, kernel.block, plans, differs, progress)
+        return report
+    finally:
+        world.close()
+
+
+def interpret(report: Report, differs: Callable[[], str]) -> None:
+    """Report how what the interpreter computes ``differs``, or that it fails."""
+    try:
+        wrong = differs()
+    except Exception as error:  # noqa: BLE001 - as above
+        report.findings.append(Finding("interpreter fails", "", said(error)))
+        return
+    if wrong:
+        report.findings.append(Finding("interpreter differs", "", wrong))
+
+
+def run_plans(
+    report: Report,
+    module: Module,
+    block: Block,
+    plans: Sequence[jit.Plan | None],
+    differs: Callable[[jit.Loaded], str],
+    progress: Progress,
+) -> None:
+    """Report how what native code of each plan computes ``differs``, and what the JIT said making it.
+
+    A kernel that it does not take is ``refused``.
+    """
+    native = jit.Compiler()
+    native.emit_by(emit_in_time)
+    complaints = _Complaints()
+    for plan in plans:
+        complaints.said.clear()
+        try:
+            progress(f"generating code for {plan}")
+            code = native.compile(module, module.functions[0], block, plan)
+            shown = str(code.plan)
+            progress(f"linking {shown}")
+            loaded = native.load(code)
+            progress(f"running {shown}")
+            wrong = differs(loaded)
+        except jit.UnsupportedError as error:
+            report.refused = error.what
+            return
+        except Exception as error:  # noqa: BLE001 - as above
+            report.findings.append(Finding("jit fails", str(plan), said(error)))
+            continue
+        report.runs += 1
+        report.findings += (Finding("jit complains", shown, what) for what in complaints.said)
+        if wrong:
+            report.findings.append(Finding("jit differs", shown, wrong))
+
+
+def emit_in_time(text: str, tier: int) -> bytes:
+    """Generate code as the worker does, which gives LLVM so much CPU time and ends it then.
+
+    What takes longer ends this process, by SIGPROF.
+    """
+    signal.setitimer(signal.ITIMER_PROF, children.allowed_seconds(len(text)))
+    try:
+        return llvm.object_code(text, tier)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+class _Complaints(logging.Handler):
+    """Hears what the JIT logs as errors: defects of its own that it found a way around."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+        logger = logging.getLogger("vgpu_sim.exec.jit")
+        for other in [h for h in logger.handlers if isinstance(h, _Complaints)]:
+            logger.removeHandler(other)
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def _ranges(kernel: Kernel, dice: Dice) -> list[tuple[int, int]]:
+    """All blocks at once, or one after another from the last."""
+    x, y, z = kernel.grid
+    if dice.one_in(2):
+        return [(0, x * y * z)]
+    return list(itertools.pairwise(range(x * y * z + 1)))[::-1]
+
+
+def said(error: Exception) -> str:
+    """Return an error with the last places that it came through."""
+    frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
+    return f"{type(error).__name__}: {error}"[:2000] + f"\n{frames}"
+
+
+def crash(number: int, stage: str, log: str) -> Finding:
+    """Return the finding that is a worker's death in ``stage``."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"exit {number}"
+    lines = [line.strip()[:300] for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if "LLVM ERROR" in line or "Assertion" in line]
+    first = "; ".join(telling[:1])
+    head = f"{name} while {stage.split(' ')[0]}: {first}"
+    return Finding("worker dies", stage, "\n".join([head, *lines[-20:]]))

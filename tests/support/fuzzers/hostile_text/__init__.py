@@ -1,0 +1,1 @@
+"""Hostile PTX for every stage of the compiler."""

@@ -1,0 +1,1 @@
+"""Random LLVM IR, compiled for the host and as PTX."""

@@ -1,0 +1,1 @@
+"""Kernels that tests run, and generators of kernels."""

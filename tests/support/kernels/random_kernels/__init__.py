@@ -1,0 +1,1 @@
+"""Random kernels by a seed, as PTX."""

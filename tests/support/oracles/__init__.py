@@ -1,0 +1,1 @@
+"""References of what is right, which import nothing of the product."""

@@ -1,0 +1,1 @@
+"""An evaluator of PTX that runs one thread at a time."""

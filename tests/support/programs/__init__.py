@@ -1,0 +1,1 @@
+"""Programs that are clients of the product: C, Go, CUDA, and those of others."""

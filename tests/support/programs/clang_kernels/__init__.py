@@ -1,0 +1,1 @@
+"""Kernels of C++ as clang compiles them, with their oracle."""

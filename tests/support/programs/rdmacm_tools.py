@@ -1,0 +1,134 @@
+"""Debian's unmodified programs of rdma_cm, two by two on one fabric."""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from support.processes.gpud_process import wait_until
+from support.processes.tessera_run import environment
+from support.programs.verbs_tools import run_hca
+
+INSTALL = "apt-get install rdmacm-utils perftest"
+
+
+def needed(program: str) -> pytest.MarkDecorator:
+    """Skip, and say so, where a program is not installed."""
+    missing = shutil.which(program) is None
+    return pytest.mark.skipif(missing, reason=f"NOT RUN: no {program}: {INSTALL}")
+
+
+@dataclass
+class Ended:
+    """What a program printed, and its status."""
+
+    status: int
+    said: str
+
+
+class Serving:
+    """A program that serves, in a run of its own, once it has made the call that is awaited."""
+
+    def __init__(
+        self, temporary: Path, fabric: str, *command: str, awaited: str = "rdma_listen"
+    ) -> None:
+        self.temporary, self.fabric = temporary, fabric
+        trace = self.trace = temporary / f"{fabric}.trace"
+        self.process = subprocess.Popen(
+            run_hca(temporary, *command, fabric=fabric),
+            env=environment(temporary) | {"TESSERA_TRACE": str(trace)},
+            cwd=temporary,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+        def listens() -> bool:
+            ended = self.process.poll() is not None
+            return ended or (trace.exists() and f" {awaited}(" in trace.read_text())
+
+        try:
+            assert wait_until(listens, 60)
+        except BaseException:
+            self.process.kill()
+            self.process.communicate()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+    def client(self, *command: str, seconds: float = 90) -> Ended:
+        """Run a program on the same fabric to its end."""
+        done = subprocess.run(
+            run_hca(self.temporary, *command, fabric=self.fabric),
+            env=environment(self.temporary) | {"TESSERA_TRACE": str(self.asking)},
+            cwd=self.temporary,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        return Ended(done.returncode, done.stdout)
+
+    @property
+    def asking(self) -> Path:
+        """The trace of the programs that ``client`` runs."""
+        return self.trace.with_suffix(".asking")
+
+    def end(self, seconds: float = 60) -> Ended:
+        """Wait for its end."""
+        said, _ = self.process.communicate(timeout=seconds)
+        return Ended(self.process.returncode, said)
+
+
+def calls(trace: Path, function: str) -> list[tuple[float, float]]:
+    """When a program called a function and when it returned, in seconds; a line for each call."""
+    lines = (line.split() for line in trace.read_text().splitlines())
+    made = [line for line in lines if line[2].startswith(f"{function}(")]
+    return [(float(line[0]), float(line[0]) + int(line[-2]) / 1e9) for line in made]
+
+
+def raced(served: Path, asking: Path) -> bool:
+    """Tell whether perftest's client asked a second time before its server listened again.
+
+    With ``-R`` both connect, agree on parameters by that connection, and connect again; but the
+    server agrees first, and listens then. Who is rejected meanwhile uses what it has freed
+    (4.5-0.17: ``rdma_cm_client_connection``), with hardware, too. This is no failure of ours.
+    """
+    listened, asked = calls(served, "rdma_listen"), calls(asking, "rdma_connect")
+    return len(asked) > 1 and (len(listened) < 2 or asked[1][0] < listened[1][1])
+
+
+def perftest(temporary: Path, command: tuple[str, ...], tries: int = 6) -> str:
+    """Run a program of perftest with ``-R`` against itself; return what its client said."""
+    for one in range(tries):
+        with Serving(temporary, f"cm{one}", *command) as serving:
+            asked = serving.client(*command, "localhost")
+            if asked.status != 0 and raced(serving.trace, serving.asking):
+                continue
+            assert asked.status == 0, asked.said
+            served = serving.end()
+            assert served.status == 0, served.said
+            return asked.said
+    raise AssertionError(f"perftest's server has listened too late {tries} times")
+
+
+def both(temporary: Path, server: tuple[str, ...], client: tuple[str, ...]) -> tuple[str, str]:
+    """Run two programs against each other; both must end with status 0."""
+    with Serving(temporary, "cm", *server) as serving:
+        asked = serving.client(*client)
+        served = serving.end() if asked.status == 0 else None
+    assert asked.status == 0, asked.said
+    assert served is not None
+    assert served.status == 0, served.said
+    return served.said, asked.said

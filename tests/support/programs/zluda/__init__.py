@@ -1,0 +1,1 @@
+"""The cases of ZLUDA's own tests."""

@@ -1,0 +1,1 @@
+"""What is read and proved from compiled text and objects."""

@@ -1,0 +1,1 @@
+"""Parts of the simulated device in this process, under a test's control."""

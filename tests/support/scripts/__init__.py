@@ -1,0 +1,1 @@
+"""Programs that a test starts by their path; each stands alone."""

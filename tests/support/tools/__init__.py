@@ -1,0 +1,1 @@
+"""Programs for people: what ``make`` and the documentation run with ``-m``."""

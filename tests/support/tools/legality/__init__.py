@@ -1,0 +1,1 @@
+"""Comparison of what the compiler accepts with ptxas."""

@@ -1,0 +1,152 @@
+"""Both verdicts on many kernels, and where they differ."""
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from support.tools.legality.assembler import DIED, Assembler, Kernel, whole_file
+from support.tools.legality.breaks import BREAKS
+from support.tools.legality.forms import all_forms, alternatives, kernel
+from vgpu_sim import compiler
+
+VALID = "valid"
+_NOT_PTX = "32-Bit"  # about the compiler that it is, not about the text
+_BLAMED = re.compile(r"instruction '([_a-z0-9]+)")
+_SEED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kernel: of which family, which form, and how it is broken (``valid``: not)."""
+
+    family: str
+    spelling: str
+    how: str
+    line: str
+    kernel: Kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What both say: "" legal, else why not."""
+
+    case: Case
+    ours: str
+    theirs: str
+
+    @property
+    def agrees(self) -> bool:
+        return bool(self.ours) == bool(self.theirs)
+
+    @property
+    def falsely_accepted(self) -> bool:
+        return bool(self.theirs) and not self.ours
+
+
+def cases(per_form: int = 3) -> Iterator[Case]:
+    """Yield every form, and ``per_form`` broken ones of each that an assembler takes.
+
+    The first forms of an instruction are broken in every way that there is.
+    """
+    draw = random.Random(_SEED)
+    seen: Counter[str] = Counter()
+    done: set[tuple[object, ...]] = set()
+    for form in all_forms():
+        yield from _once(done, Case(form.family, form.spelling, VALID, form.text, kernel(form)))
+        seen[form.opcode] += 1
+        others = list(alternatives(form))
+        for other in draw.sample(others, min(len(others), per_form)):
+            case = Case(form.family, form.spelling, VALID, other.text, kernel(other))
+            yield from _once(done, case)
+        broken = [
+            Case(form.family, form.spelling, how.__name__, text, kernel(changed, text, before))
+            for how in BREAKS
+            for changed, text, before in how(form)
+        ]
+        every = seen[form.opcode] <= 1
+        for case in broken if every else draw.sample(broken, min(per_form, len(broken))):
+            yield from _once(done, case)
+
+
+def _once(done: set[tuple[object, ...]], case: Case) -> Iterator[Case]:
+    key = (case.how, case.kernel)
+    if key not in done:
+        done.add(key)
+        yield case
+
+
+def ours(one: Kernel) -> str:
+    """Return why our compiler says that a kernel is illegal; "" when it does not."""
+    number = int(one.target.rstrip("af"))
+    try:
+        compiler.compile_ptx(whole_file(one), capability=(number // 10, number % 10), partial=True)
+    except compiler.UnsupportedPtxError:
+        return ""
+    except compiler.PtxError as error:
+        return error.diagnostics[0].message
+    return ""
+
+
+def verdicts(judged: Sequence[Case], assembler: Assembler, workers: int = 2) -> list[Verdict]:
+    """Return what both say of each case; without those that the assembler does not survive."""
+    kernels = [case.kernel for case in judged]
+    with ProcessPoolExecutor(workers) as pool:
+        own = list(pool.map(ours, kernels, chunksize=200))
+    theirs = assembler.refusals(kernels)
+    found = [Verdict(*one) for one in zip(judged, own, theirs, strict=True)]
+    return [one for one in found if _is_verdict(one)]
+
+
+def _is_verdict(found: Verdict) -> bool:
+    """Return whether the assembler judged the text, and did not stumble over itself.
+
+    It dies of some, does not make code for 32-bit addresses any more, and refuses instructions for
+    what it has turned them into: a ``mov`` with modifiers that no line of the text has.
+    """
+    blamed = _BLAMED.search(found.theirs)
+    own_fault = blamed is not None and not found.case.spelling.startswith(blamed[1])
+    return found.theirs != DIED and _NOT_PTX not in found.theirs and not own_fault
+
+
+def within(found: Sequence[Verdict]) -> list[Verdict]:
+    """Leave out what is judged of a form that is none itself: it is not broken in one way alone."""
+    illegal = {
+        one.case.spelling for one in found if one.case.how == VALID and one.theirs and one.ours
+    }
+    return [one for one in found if one.case.spelling not in illegal or one.case.how == VALID]
+
+
+def table(found: Iterable[Verdict]) -> str:
+    """Return a table by family: cases, agreement, false accepts and false refusals."""
+    families: dict[str, list[Verdict]] = defaultdict(list)
+    for one in found:
+        families[one.case.family].append(one)
+    everything = [one for some in families.values() for one in some]
+    lines = [
+        "| family | valid | broken | agreement | falsely accepted | falsely refused |",
+        "|---|---|---|---|---|---|",
+    ]
+    lines += [_row(name, some) for name, some in families.items()]
+    lines.append(_row("**all**", everything))
+    return "\n".join(lines)
+
+
+def agreement(found: Sequence[Verdict]) -> float:
+    """Return the share of verdicts that agree."""
+    return sum(one.agrees for one in found) / len(found)
+
+
+def false_accepts(found: Sequence[Verdict]) -> float:
+    """Return the share of cases that only the assembler refuses."""
+    return sum(one.falsely_accepted for one in found) / len(found)
+
+
+def _row(name: str, some: Sequence[Verdict]) -> str:
+    valid = sum(not one.theirs for one in some)
+    accepted = sum(one.falsely_accepted for one in some)
+    refused = sum(not one.agrees for one in some) - accepted
+    counts = f"{valid} | {len(some) - valid} | {100 * agreement(some):.2f} %"
+    return f"| {name} | {counts} | {accepted} | {refused} |"

@@ -1,0 +1,1 @@
+"""Plugins that watch what each test costs and leaves behind."""

@@ -1,0 +1,1 @@
+"""Two engines on one wire, their peers, captures and a fuzzer of packets."""

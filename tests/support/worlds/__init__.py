@@ -1,0 +1,1 @@
+"""Clusters and nodes in memory, as the operator and the agent see them."""
