@@ -11,10 +11,13 @@ import pytest
 
 from mig.geometry import board
 from support.programs import c_programs
+from support.rigs.engine_fixtures import engine
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.config import program_environment
 from vgpu_sim.native import build
+
+__all__ = ["engine"]
 
 
 @pytest.fixture(scope="session")

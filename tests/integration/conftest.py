@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from support.processes.tessera_run import LIBCUDA, processes_naming
+from support.rigs.engine_fixtures import engine
+
+__all__ = ["engine"]
 
 
 @pytest.fixture

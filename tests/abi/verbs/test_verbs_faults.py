@@ -9,15 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.programs.faulty_program import FaultyProgram, compiled
-from support.rigs import hca_rig
-from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import pytest
 
 from support.oracles import bpf
 from support.processes import hcad_process
-from support.rigs import hca_rig
 from support.rigs.hca_rig import Pair, write
 from vgpu_sim.hal.verbs import VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.serving import filter as calls_filter
@@ -150,12 +149,6 @@ def test_with_a_wire_it_may_have_sockets_in_groups_and_no_others(number, argumen
     if number in (41, 49, 54):
         refused = bpf.decide(calls_filter.program(), number, arguments)
         assert refused == bpf.ERRNO | errno.EPERM
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @pytest.mark.parametrize("whose", ["here", "there"])

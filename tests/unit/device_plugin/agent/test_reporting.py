@@ -21,20 +21,13 @@ from gpu_operator.api.v1alpha1.base import Reason
 from mig import geometry
 from support.processes.api_server import ApiServer, wait_for
 from support.processes.endless import endless
+from support.rigs.turned_clock import Clock
 
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
 SERVED = {"gpu.tessera.dev/mig-1g.10gb"}
 NAMED = Offered({"MIG-1": "gpu.tessera.dev/mig-1g.10gb"})
 SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def inventory(used_bytes: int) -> Inventory:

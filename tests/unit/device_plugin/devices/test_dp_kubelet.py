@@ -28,6 +28,7 @@ from device_plugin.proto import (
     registration_pb2_grpc as reg_grpc,
 )
 from mig import geometry
+from support.rigs.turned_clock import Clock
 
 BOARD = geometry.board("h100-80gb")
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
@@ -55,14 +56,6 @@ def make_gpu(index: int, starts: range, health: str = "Healthy") -> Gpu:
 
 def offer_of(*gpus: Gpu) -> SliceOffer:
     return SliceOffer(tuple(s for gpu in gpus for s in gpu.slices), gpus, "/var/lib/tessera/lib/x")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

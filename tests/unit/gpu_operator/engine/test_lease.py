@@ -11,16 +11,10 @@ from gpu_operator import errors
 from gpu_operator.kube import lease
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
+from support.rigs.turned_clock import Clock
 from support.worlds.fake_cluster import FakeCluster
 
 TERM_S = 15.0
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Cluster(FakeCluster):

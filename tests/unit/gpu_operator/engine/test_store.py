@@ -8,15 +8,9 @@ from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.engine import routes
 from gpu_operator.engine.queue import Key
 from gpu_operator.engine.store import Store
+from support.rigs.turned_clock import Clock
 
 SPEC = {"nodeSelector": {"a": "b"}, "board": "a30"}
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def pool(version: int = 1, uid: str = "u", name: str = "p", **spec: Any) -> dict[str, Any]:

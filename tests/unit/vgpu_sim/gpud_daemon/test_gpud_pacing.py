@@ -8,7 +8,7 @@ from vgpu_sim.system import pacing
 from vgpu_sim.system.pacing import LogQuota, Pace
 
 
-class Clock:
+class LoopClock:
     """Moves when it is told, and by what somebody sleeps."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,8 +27,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> LoopClock:
+    return LoopClock(monkeypatch)
 
 
 def turns(pace: Pace, count: int) -> None:
@@ -38,7 +38,9 @@ def turns(pace: Pace, count: int) -> None:
             pace.turn().send(None)
 
 
-def test_below_the_rate_nobody_waits_and_above_it_for_the_rest_of_the_second(clock: Clock) -> None:
+def test_below_the_rate_nobody_waits_and_above_it_for_the_rest_of_the_second(
+    clock: LoopClock,
+) -> None:
     pace = Pace(3)
     turns(pace, 3)
     assert clock.slept == []
@@ -47,7 +49,7 @@ def test_below_the_rate_nobody_waits_and_above_it_for_the_rest_of_the_second(clo
     assert clock.slept == [0.75]
 
 
-def test_in_each_second_there_are_as_many_turns(clock: Clock) -> None:
+def test_in_each_second_there_are_as_many_turns(clock: LoopClock) -> None:
     pace = Pace(3)
     turns(pace, 4)  # the fourth belongs to the next second, which begins when the first is over
     assert clock.slept == [1.0]
@@ -57,7 +59,7 @@ def test_in_each_second_there_are_as_many_turns(clock: Clock) -> None:
     assert clock.slept == [1.0, 1.0]
 
 
-def test_a_pause_earns_no_turns_for_later(clock: Clock) -> None:
+def test_a_pause_earns_no_turns_for_later(clock: LoopClock) -> None:
     pace = Pace(3)
     turns(pace, 1)
     clock.now += 100
@@ -67,7 +69,7 @@ def test_a_pause_earns_no_turns_for_later(clock: Clock) -> None:
     assert clock.slept == [1.0]
 
 
-def test_lines_are_counted_by_the_minute(clock: Clock) -> None:
+def test_lines_are_counted_by_the_minute(clock: LoopClock) -> None:
     quota = LogQuota(2)
     assert [quota.take() for _ in range(4)] == [True, True, False, False]
     clock.now += 59.99

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.rigs.turned_clock import Clock
 from vgpu_sim.gpud.limits import caches as caches_module
 from vgpu_sim.gpud.limits.caches import (
     SWEEP_EVERY_SECONDS,
@@ -19,16 +20,8 @@ TEAM_ON_ANOTHER_SLOT = CacheOwner("team", 1)
 NOW = 1_800_000_000.0
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def caches_of(root: Path, clock: Clock | None = None, **limits: int) -> OwnerCaches:
-    return OwnerCaches(root / "cache", shared=True, clock=clock or Clock(), **limits)
+    return OwnerCaches(root / "cache", shared=True, clock=clock or Clock(NOW), **limits)
 
 
 def names(directory: Path) -> list[str]:
@@ -71,7 +64,7 @@ def test_no_place_is_no_cache(tmp_path, shared):
 
 
 def test_an_owner_that_fills_its_directory_loses_its_oldest_entries(tmp_path):
-    clock = Clock()
+    clock = Clock(NOW)
     caches = caches_of(tmp_path, clock, limit_bytes=3 * 4096)
     mine, other = Path(caches.directory(TEAM)), Path(caches.directory(OTHER))
     for age, name in enumerate(["newest", "middle", "old", "oldest"]):
@@ -110,7 +103,7 @@ def test_empty_files_count(tmp_path):
 
 
 def test_of_a_flood_a_bounded_part_is_looked_at(tmp_path, monkeypatch):
-    clock = Clock()
+    clock = Clock(NOW)
     caches = caches_of(tmp_path, clock, limit_entries=2)
     mine = Path(caches.directory(TEAM))
     for number in range(20):
@@ -129,7 +122,7 @@ def test_a_cache_that_is_not_there_is_nothing_to_trim(tmp_path):
 
 
 def test_what_no_context_has_used_for_a_day_goes(tmp_path):
-    clock = Clock()
+    clock = Clock(NOW)
     caches = caches_of(tmp_path, clock)
     gone, living, fresh = (
         Path(caches.directory(one)) for one in (TEAM, OTHER, TEAM_ON_ANOTHER_SLOT)

@@ -26,12 +26,6 @@ ADD, SWAP = Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_CMP_AND_SWP
 QKEY = 0x1234
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
 class Datagrams:
     """Three clients with a datagram queue pair each."""
 

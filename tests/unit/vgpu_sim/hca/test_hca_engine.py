@@ -6,7 +6,6 @@ import time
 
 import pytest
 
-from support.rigs import hca_rig
 from support.rigs.hca_rig import BASE, Client, Pair, sleeps_on, until, write
 from vgpu_sim.hal.verbs import (
     VerbsAccess,
@@ -21,19 +20,6 @@ from vgpu_sim.hal.verbs import (
 from vgpu_sim.hcad.common.numbers import Numbers
 
 MESSAGE = bytes(range(256)) * 8
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
-@pytest.fixture
-def pair(engine):
-    made = Pair(engine)
-    yield made
-    made.close()
 
 
 def test_a_message_arrives_where_the_receiver_wants_it(pair):

@@ -16,19 +16,6 @@ from vgpu_sim.hal.verbs import (
 )
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
-@pytest.fixture
-def pair(engine):
-    made = Pair(engine)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize(
     "changed",
     [{"dest_qpn": 2}, {"rq_psn": 6}, {"dgid": bytes(16)}],

@@ -21,12 +21,6 @@ from vgpu_sim.hcad.common.numbers import Numbers
 LARGE = 8 << 20
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
 def shared_pair(engine, first=0):
     """A pair of clients, and a connection of theirs whose responder has a shared receive queue."""
     pair = Pair(engine, first=first)

@@ -2,9 +2,6 @@
 
 import os
 
-import pytest
-
-from support.rigs import hca_rig
 from support.rigs.hca_rig import BASE, Client, Pair, until
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.verbs import VerbsOpcode as Op
@@ -13,12 +10,6 @@ from vgpu_sim.hcad.common.numbers import Numbers
 IDLE = 1000
 RING_COST = 3 * 4096 + 4 * 256
 """Of one ring at most: two system calls, and both walks' visits; a third call for an event."""
-
-
-@pytest.fixture
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 def write(pair: Pair, count: int) -> None:
@@ -32,32 +23,32 @@ def write(pair: Pair, count: int) -> None:
         assert pair.a_send.poll().status == 0
 
 
-def work_of(engine: Engine, gid: bytes) -> tuple[int, ...]:
-    counts = engine.work_of(gid)
+def work_of(fresh_engine: Engine, gid: bytes) -> tuple[int, ...]:
+    counts = fresh_engine.work_of(gid)
     return counts.turns, counts.cost, counts.steps, counts.looks
 
 
-def test_a_thousand_idle_programs_of_a_neighbour_add_no_work(engine):
-    pair = Pair(engine)
-    idle = [Client(engine, pair.numbers, 20) for _ in range(IDLE)]
+def test_a_thousand_idle_programs_of_a_neighbour_add_no_work(fresh_engine):
+    pair = Pair(fresh_engine)
+    idle = [Client(fresh_engine, pair.numbers, 20) for _ in range(IDLE)]
     write(pair, 1)
-    engine.restart_work()
+    fresh_engine.restart_work()
     write(pair, 16)
-    assert work_of(engine, idle[0].gid) == (0, 0, 0, 0)
-    assert engine.work_of(pair.a.gid).looks > 0
+    assert work_of(fresh_engine, idle[0].gid) == (0, 0, 0, 0)
+    assert fresh_engine.work_of(pair.a.gid).looks > 0
     for client in idle:
         client.objects.close()
     pair.close()
 
 
-def test_idle_programs_of_the_same_function_add_no_work(engine):
+def test_idle_programs_of_the_same_function_add_no_work(fresh_engine):
     """Reading their pages once would cost more than all that is done here."""
-    pair = Pair(engine)
-    idle = [Client(engine, pair.numbers, 0) for _ in range(100)]
+    pair = Pair(fresh_engine)
+    idle = [Client(fresh_engine, pair.numbers, 0) for _ in range(100)]
     write(pair, 1)
-    engine.restart_work()
+    fresh_engine.restart_work()
     write(pair, 4)
-    counts = engine.work_of(pair.a.gid)
+    counts = fresh_engine.work_of(pair.a.gid)
     assert counts.cost <= 4 * (RING_COST + 512 + 2 * 1024 + 256 + 8)
     assert counts.steps <= 4
     for client in idle:
@@ -65,15 +56,15 @@ def test_idle_programs_of_the_same_function_add_no_work(engine):
     pair.close()
 
 
-def test_few_programs_are_polled_and_all_are_served(engine):
+def test_few_programs_are_polled_and_all_are_served(fresh_engine):
     numbers = Numbers()
-    programs = [Client(engine, numbers, 20) for _ in range(40)]
+    programs = [Client(fresh_engine, numbers, 20) for _ in range(40)]
     assert all(program.page.sleeping for program in programs)
-    engine.hold()
+    fresh_engine.hold()
     for program in programs:
         program.page.dirty[0] = 1
         os.write(program.objects.doorbell_fd, b"x")
-    engine.release()
+    fresh_engine.release()
     most = 0
 
     def all_heard() -> bool:
@@ -88,16 +79,16 @@ def test_few_programs_are_polled_and_all_are_served(engine):
         program.objects.close()
 
 
-def test_a_program_that_goes_is_not_looked_at_any_more(engine):
+def test_a_program_that_goes_is_not_looked_at_any_more(fresh_engine):
     """Its bell may have rung, and its function be gone with it."""
     numbers = Numbers()
     for place in range(100):
-        programs = [Client(engine, numbers, 20 + place % 3) for _ in range(2)]
+        programs = [Client(fresh_engine, numbers, 20 + place % 3) for _ in range(2)]
         for program in programs:
             program.page.dirty[0] = program.page.armed = 1
             os.write(program.objects.doorbell_fd, b"x")
         for program in programs:
             program.objects.close()
-    pair = Pair(engine)
+    pair = Pair(fresh_engine)
     write(pair, 1)
     pair.close()

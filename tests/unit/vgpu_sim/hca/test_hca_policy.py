@@ -33,12 +33,6 @@ EVERYTHING_PASSES = rdma_lab.tables(1, PODS)
 FROM_CLIENT = {"from": [{"podSelector": {"matchLabels": CLIENT}}]}
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
 @pytest.fixture
 def enforcer(engine):
     return Enforcer(engine, Parties())

@@ -29,12 +29,6 @@ PODS = (pod(0, app="sender"), pod(1, app="getter"), pod(2, app="other"))
 UDP, TCP = socket.IPPROTO_UDP, socket.IPPROTO_TCP
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
 def udp(source: int, destination: int) -> bytes:
     return struct.pack(">4H", source, destination, 8, 0) + b"payload."
 

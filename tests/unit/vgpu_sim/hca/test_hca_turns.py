@@ -10,7 +10,7 @@ import time
 import pytest
 
 from rdma.verbs import ALL
-from support.rigs import hca_load, hca_rig
+from support.rigs import hca_load
 from support.rigs.hca_load import PASS, TURN, Attacker, Load, mutated, suffered
 from support.rigs.hca_rig import BASE, Client, Pair, Srq, until
 from support.wire import wire_rig
@@ -21,12 +21,6 @@ from vgpu_sim.hcad.common.numbers import Numbers
 
 SEARCHES = int(os.environ.get("HCA_LOAD_SEARCHES", "12"))
 """How many loads are tried; thousands find more."""
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 LOADS = {

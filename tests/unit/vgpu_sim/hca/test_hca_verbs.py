@@ -23,19 +23,6 @@ ADD, SWAP = Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_CMP_AND_SWP
 QKEY = 0x1234
 
 
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
-@pytest.fixture
-def pair(engine):
-    made = Pair(engine)
-    yield made
-    made.close()
-
-
 def atomic(pair, opcode, compare_add, swap=0, at=0, size=8, **values):
     pair.qa.send(
         *(opcode, [(BASE, size, pair.here.key)]),

@@ -4,8 +4,7 @@ import ctypes
 
 import pytest
 
-from support.rigs import hca_rig
-from support.rigs.hca_rig import BASE, Pair, write
+from support.rigs.hca_rig import BASE, write
 from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsAccess as Access,
@@ -20,19 +19,6 @@ from vgpu_sim.hal.verbs import (
 
 ADD, SWAP = Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_CMP_AND_SWP
 QKEY = 0x1234
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
-
-
-@pytest.fixture
-def pair(engine):
-    made = Pair(engine)
-    yield made
-    made.close()
 
 
 def bind(pair, window, key, access, size, at, region=None):

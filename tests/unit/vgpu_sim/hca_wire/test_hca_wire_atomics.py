@@ -31,12 +31,6 @@ MASK = (1 << 64) - 1
 
 
 @pytest.fixture
-def pair(engines):
-    with wire_rig.ends(*engines) as made:
-        yield made
-
-
-@pytest.fixture
 def stage(engines):
     """A queue pair with memory, and a socket that is its peer, at PSN 100 there."""
     with ExitStack() as stack:

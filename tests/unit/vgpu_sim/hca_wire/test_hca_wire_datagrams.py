@@ -13,7 +13,7 @@ from support.rigs import rdma_lab
 from support.rigs.hca_rig import BASE, until
 from support.rigs.rdma_lab import allow, policy
 from support.wire import wire_rig
-from support.wire.wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
+from support.wire.wire_judging import QKEY, Node, nodes, pods_of, writes_alone
 from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (
     VerbsDone as Done,
@@ -26,12 +26,6 @@ from vgpu_sim.hal.verbs import (
 GRH = 40
 MESSAGE = bytes(i * 7 % 251 for i in range(4096))
 SERVER = {"app": "server"}
-
-
-@pytest.fixture
-def pair(engines):
-    with listening(*engines) as made:
-        yield made
 
 
 @pytest.fixture
@@ -70,8 +64,8 @@ def send(a: Node, b: Node, data: bytes = b"hello", opcode=Op.SEND, qkey=QKEY, **
 
 @pytest.mark.parametrize("size", [0, 1, 255, 4096])
 @pytest.mark.parametrize("opcode", [Op.SEND, Op.SEND_WITH_IMM])
-def test_a_datagram_arrives_behind_the_header_that_hardware_shows(pair, size, opcode):
-    a, b = pair
+def test_a_datagram_arrives_behind_the_header_that_hardware_shows(listeners, size, opcode):
+    a, b = listeners
     here, there = a.region(), b.region()
     here.view[:size] = MESSAGE[:size]
     b.qp.receive((BASE, 4096 + GRH, there.key))
@@ -98,8 +92,8 @@ def test_a_datagram_arrives_behind_the_header_that_hardware_shows(pair, size, op
     assert bytes(there.view[GRH : GRH + size]) == MESSAGE[:size]
 
 
-def test_many_arrive_in_their_order_and_the_first_is_not_lost(pair):
-    a, b = pair
+def test_many_arrive_in_their_order_and_the_first_is_not_lost(listeners):
+    a, b = listeners
     there = b.region()
     for place in range(60):
         b.qp.receive((BASE + 64 * place, 64, there.key))
@@ -113,9 +107,9 @@ def test_many_arrive_in_their_order_and_the_first_is_not_lost(pair):
     assert b.counts.unjudged == 0
 
 
-def test_what_comes_is_answered_by_what_its_header_says(pair):
+def test_what_comes_is_answered_by_what_its_header_says(listeners):
     """As ibv_create_ah_from_wc does: to the source's GID and queue pair."""
-    a, b = pair
+    a, b = listeners
     here, there = a.region(), b.region()
     b.qp.receive((BASE, 64, there.key))
     a.qp.receive((BASE, 64, here.key))
@@ -247,8 +241,8 @@ def test_who_is_in_no_tables_reaches_nobody(stage):
     assert until(lambda: node.counts.denied == 1)
 
 
-def test_a_sender_that_is_denied_sends_nothing_and_is_told_nothing(pair):
-    a, b = pair
+def test_a_sender_that_is_denied_sends_nothing_and_is_told_nothing(listeners):
+    a, b = listeners
     denying = policy(SERVER, ingress=[allow("Write")])
     a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [denying]))
     assert send(a, b) == 0
@@ -256,8 +250,8 @@ def test_a_sender_that_is_denied_sends_nothing_and_is_told_nothing(pair):
     assert a.rules()[0]["denied"] == 1
 
 
-def test_a_ceiling_holds_datagrams_on_the_wire_back(pair):
-    a, b = pair
+def test_a_ceiling_holds_datagrams_on_the_wire_back(listeners):
+    a, b = listeners
     limited = policy(SERVER, ingress=[allow(limits={"ops": "200"})])
     a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [limited]))
     assert send(a, b) == 0  # the burst is 2

@@ -15,7 +15,7 @@ from support.rigs import rdma_lab
 from support.rigs.hca_rig import BASE, Client, until
 from support.rigs.rdma_lab import allow, policy
 from support.wire import wire_rig
-from support.wire.wire_judging import QKEY, Node, listening, nodes, pods_of, writes_alone
+from support.wire.wire_judging import QKEY, Node, nodes, pods_of, writes_alone
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.hal import hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsStatus as Status
@@ -30,12 +30,6 @@ SERVER, CLIENT = {"app": "server"}, {"app": "client"}
 def group() -> str:
     """A group that no other test is likely to be in: all of this machine hear of each."""
     return f"239.{secrets.randbelow(256)}.{secrets.randbelow(256)}.{1 + secrets.randbelow(254)}"
-
-
-@pytest.fixture
-def pair(engines):
-    with listening(*engines) as made:
-        yield made
 
 
 @pytest.fixture
@@ -86,17 +80,17 @@ def is_entered(group: str) -> bool:
     return number in Path("/proc/net/igmp").read_text().split()
 
 
-def test_a_group_is_heard_on_all_nodes_and_everywhere_once(pair, group):
-    a, b = pair
-    regions = [node.region() for node in pair]
-    for node, region in zip(pair, regions, strict=True):
+def test_a_group_is_heard_on_all_nodes_and_everywhere_once(listeners, group):
+    a, b = listeners
+    regions = [node.region() for node in listeners]
+    for node, region in zip(listeners, regions, strict=True):
         node.enter(gid(group))
         node.enter(gid(group))
         for place in range(4):
             node.qp.receive((BASE + 256 * place, 256, region.key))
     for text in (b"first", b"other"):
         assert send(a, group, text) == 0
-    for node, region in zip(pair, regions, strict=True):
+    for node, region in zip(listeners, regions, strict=True):
         for place, text in enumerate((b"first", b"other")):
             came = node.recv_cq.poll()
             assert (came.status, came.bytes, came.source_qpn) == (0, GRH + 5, a.qp.number)
@@ -105,12 +99,12 @@ def test_a_group_is_heard_on_all_nodes_and_everywhere_once(pair, group):
             assert region.view[256 * place + GRH : 256 * place + GRH + 5] == text
     # The kernel brings it back to who has sent it, where it was had from memory before.
     assert until(lambda: a.counts.duplicates == 2)
-    assert [node.recv_cq.page.head for node in pair] == [2, 2]
+    assert [node.recv_cq.page.head for node in listeners] == [2, 2]
     assert b.counts.unjudged == 0
 
 
-def test_who_is_in_no_group_hears_nothing_and_who_leaves_no_more(pair, group):
-    a, b = pair
+def test_who_is_in_no_group_hears_nothing_and_who_leaves_no_more(listeners, group):
+    a, b = listeners
     b.qp.receive((BASE, 256, b.region().key))
     assert send(a, group) == 0
     b.enter(gid(group))
@@ -130,8 +124,8 @@ def test_who_is_in_no_group_hears_nothing_and_who_leaves_no_more(pair, group):
     assert (b.recv_cq.page.head, b.counts.received) == (2, 2)
 
 
-def test_a_wire_is_in_a_group_until_its_last_queue_pair_leaves(pair, group):
-    _, b = pair
+def test_a_wire_is_in_a_group_until_its_last_queue_pair_leaves(listeners, group):
+    _, b = listeners
     other = b.client.qp(b.send_cq, b.recv_cq, kind=VerbsQpType.UD)
     for qp in (b.qp, other):
         b.enter(gid(group), qp)
@@ -141,8 +135,8 @@ def test_a_wire_is_in_a_group_until_its_last_queue_pair_leaves(pair, group):
     assert not is_entered(group)
 
 
-def test_all_queue_pairs_of_a_wire_hear_it_whose_q_key_it_is(pair, group):
-    a, b = pair
+def test_all_queue_pairs_of_a_wire_hear_it_whose_q_key_it_is(listeners, group):
+    a, b = listeners
     others = [b.client.qp(b.send_cq, b.recv_cq, kind=VerbsQpType.UD) for _ in range(2)]
     others[0].listen(QKEY)
     others[1].listen(QKEY + 1)
@@ -169,10 +163,10 @@ def test_a_message_longer_than_the_path_carries_is_an_error(engines, group):
         assert send(a, group, size=1025) == Status.LOC_LEN_ERR
 
 
-def test_a_group_of_the_other_family_stays_on_the_node(pair):
-    a, b = pair
+def test_a_group_of_the_other_family_stays_on_the_node(listeners):
+    a, b = listeners
     six = bytes([0xFF, 0x0E, *secrets.token_bytes(14)])
-    for node in pair:
+    for node in listeners:
         node.enter(six)
         node.qp.receive((BASE, 256, node.region().key))
     a.qp.send(
@@ -249,8 +243,8 @@ def test_who_is_in_no_tables_is_not_heard(stage):
     assert until(lambda: node.counts.denied == 1)
 
 
-def test_whose_egress_is_isolated_sends_to_groups_that_a_rule_names(pair, group):
-    a, b = pair
+def test_whose_egress_is_isolated_sends_to_groups_that_a_rule_names(listeners, group):
+    a, b = listeners
     b.enter(gid(group))
     b.qp.receive((BASE, 256, b.region().key))
     pods = pods_of(a.ip, b.ip)
@@ -265,7 +259,7 @@ def test_whose_egress_is_isolated_sends_to_groups_that_a_rule_names(pair, group)
     assert send(a, group, b"allowed") == 0
     assert b.recv_cq.poll().bytes == GRH + 7
     # A rule for the group alone: it leaves, and whoever is in the group is asked about by himself.
-    for node in pair:
+    for node in listeners:
         node.switch(rdma_lab.tables(3, pods, [policy(CLIENT, **isolating, egress=[to_group])]))
     b.qp.receive((BASE, 256, b.region().key))
     assert send(a, group, b"nobody") == 0
@@ -316,8 +310,8 @@ def member(number: int, group: str) -> hca_objects.HcaMcast:
     return hca_objects.HcaMcast(number, 0, (ctypes.c_uint8 * 16)(*gid(group)))
 
 
-def test_a_group_that_cannot_be_entered_is_an_error_and_leaves_nothing(pair, group):
-    _, b = pair
+def test_a_group_that_cannot_be_entered_is_an_error_and_leaves_nothing(listeners, group):
+    _, b = listeners
 
     async def refuses(sockets: object, wanted: bytes) -> socket.socket:
         assert wanted == gid(group)

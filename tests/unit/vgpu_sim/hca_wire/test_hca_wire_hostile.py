@@ -10,7 +10,6 @@ import pytest
 from rdma.verbs import ALL
 from support.oracles import roce
 from support.oracles.roce import Packet, aeth, reth
-from support.rigs import hca_rig
 from support.rigs.hca_rig import BASE, until
 from support.wire import wire_rig
 from support.wire.wire_peer import QPN, Peer
@@ -19,12 +18,6 @@ from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 
 SECRET = bytes(range(1, 65)) * 4
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @pytest.fixture

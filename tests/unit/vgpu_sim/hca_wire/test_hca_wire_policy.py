@@ -26,12 +26,6 @@ from vgpu_sim.hal.verbs import (
 QPN = 0x123456
 
 
-@pytest.fixture
-def pair(engines):
-    with wire_rig.ends(*engines) as made:
-        yield made
-
-
 def judge(engine, qp, sends=ALL, receives=ALL) -> None:
     own = qp.client.objects._qps[qp.number].engine
     engine.set_policies([HcaPolicyChange(own, pkey=0xFFFF, sends=sends, receives=receives)])

@@ -23,12 +23,6 @@ MADE = hca.HCA_BATCH_MADE
 Part = tuple[int, ctypes.Structure | None]
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
-
-
 @pytest.fixture
 def client(engine: Engine) -> Iterator[Client]:
     made = Client(engine, Numbers(), 0)

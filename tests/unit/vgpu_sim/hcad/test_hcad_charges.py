@@ -3,7 +3,7 @@
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +29,6 @@ from vgpu_sim.hcad.programs.programs import Programs
 GROUP = bytes((0xFF, 0x0E, *bytes(14)))
 RING = -1
 """As many bytes as the file has that the client is given."""
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,12 +46,6 @@ from vgpu_sim.worker.memory import create_populated
 TOKEN = bytes([7]) * 32
 SKIPPED = 8192
 """Where in its chunk the memory begins that is asked for."""
-
-
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @dataclass
@@ -152,11 +146,11 @@ def run(
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
-def test_device_memory_is_written_and_taken_back(tmp_path: Path, engine: Engine) -> None:
+def test_device_memory_is_written_and_taken_back(tmp_path: Path, fresh_engine: Engine) -> None:
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        pair = Pair(engine)
+        pair = Pair(fresh_engine)
         objects = pair.b.objects
         objects.providers = served
         room = objects._room
@@ -187,13 +181,13 @@ def test_device_memory_is_written_and_taken_back(tmp_path: Path, engine: Engine)
 
 
 def test_what_a_descriptor_names_is_asked_for_as_it_was_read(
-    tmp_path: Path, engine: Engine
+    tmp_path: Path, fresh_engine: Engine
 ) -> None:
     """By the process that asks, not by what the descriptor says: hcad believes nothing of it."""
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        client = Client(engine, Numbers(), 0)
+        client = Client(fresh_engine, Numbers(), 0)
         client.objects.providers = served
         named = SharedRange(1, 2, 3, 4)
         made = (await ask(client.objects, 8192, named=named)).segment
@@ -210,12 +204,12 @@ def test_what_a_descriptor_names_is_asked_for_as_it_was_read(
     run(tmp_path, body, chunk.lend)
 
 
-def test_its_own_key_is_dead_for_its_owner_too(tmp_path: Path, engine: Engine) -> None:
+def test_its_own_key_is_dead_for_its_owner_too(tmp_path: Path, fresh_engine: Engine) -> None:
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
-        pair = Pair(engine)
+        pair = Pair(fresh_engine)
         pair.a.objects.providers = served
         key = register(pair.a, (await ask(pair.a.objects)).segment)
         chunk.ends[0].send(b"what nobody should say")  # a worker that breaks the protocol has ended
@@ -227,12 +221,12 @@ def test_its_own_key_is_dead_for_its_owner_too(tmp_path: Path, engine: Engine) -
     run(tmp_path, body, chunk.lend)
 
 
-def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, engine: Engine) -> None:
+def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, fresh_engine: Engine) -> None:
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
-        pair = Pair(engine)
+        pair = Pair(fresh_engine)
         pair.b.objects.providers = served
         keys = [register(pair.b, (await ask(pair.b.objects)).segment) for _ in range(2)]
         chunk.take_back()
@@ -247,7 +241,7 @@ def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, engine: Engi
     run(tmp_path, body, chunk.lend)
 
 
-def test_it_is_taken_back_under_writes(tmp_path: Path, engine: Engine) -> None:
+def test_it_is_taken_back_under_writes(tmp_path: Path, fresh_engine: Engine) -> None:
     """Whenever that is: each write is done or refused, and nothing is touched afterwards."""
     chunk, size, rounds = Chunk(), 1 << 20, 40
 
@@ -255,7 +249,7 @@ def test_it_is_taken_back_under_writes(tmp_path: Path, engine: Engine) -> None:
         del gpud
         results = set()
         for i in range(rounds):
-            pair = Pair(engine, first=2 * i)
+            pair = Pair(fresh_engine, first=2 * i)
             pair.b.objects.providers = served
             source = pair.a.region(size)
             key = register(pair.b, (await ask(pair.b.objects, size=size)).segment, size)
@@ -278,13 +272,13 @@ def test_it_is_taken_back_under_writes(tmp_path: Path, engine: Engine) -> None:
     run(tmp_path, body, chunk.lend)
 
 
-def test_a_client_that_ends_gives_everything_back(tmp_path: Path, engine: Engine) -> None:
+def test_a_client_that_ends_gives_everything_back(tmp_path: Path, fresh_engine: Engine) -> None:
     chunk = Chunk()
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         share = Shares(1000, 1000, 1 << 20).share()
         free = room(share)
-        client = Client(engine, Numbers(), 0, share=share)
+        client = Client(fresh_engine, Numbers(), 0, share=share)
         client.objects.providers = served
         register(client, (await ask(client.objects)).segment)
         descriptors, rings, objects = room(share)
@@ -310,10 +304,10 @@ def test_a_client_that_ends_gives_everything_back(tmp_path: Path, engine: Engine
     ],
 )
 def test_ranges_that_cannot_be_are_refused(
-    tmp_path: Path, engine: Engine, address: int, size: int, status: int
+    tmp_path: Path, fresh_engine: Engine, address: int, size: int, status: int
 ) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        client = Client(engine, Numbers(), 0)
+        client = Client(fresh_engine, Numbers(), 0)
         client.objects.providers = served
         assert (await ask(client.objects, address, size)).status == status
         assert len(gpud.asked) == (status != errno.EINVAL)
@@ -322,9 +316,9 @@ def test_ranges_that_cannot_be_are_refused(
     run(tmp_path, body, Chunk().lend)
 
 
-def test_what_no_context_has_is_a_bad_address(tmp_path: Path, engine: Engine) -> None:
+def test_what_no_context_has_is_a_bad_address(tmp_path: Path, fresh_engine: Engine) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        client = Client(engine, Numbers(), 0)
+        client = Client(fresh_engine, Numbers(), 0)
         assert (await ask(client.objects)).status == errno.ENODEV  # where nobody lends
         client.objects.providers = served
         assert (await ask(client.objects)).status == errno.EFAULT
@@ -334,7 +328,7 @@ def test_what_no_context_has_is_a_bad_address(tmp_path: Path, engine: Engine) ->
     run(tmp_path, body, refuse)
 
 
-def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, engine: Engine) -> None:
+def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, fresh_engine: Engine) -> None:
     """Sealed against writing: a mapping of it could not be written to, and is not made."""
     chunk = Chunk(os.memfd_create("test", os.MFD_ALLOW_SEALING))
     os.truncate(chunk.memory, SIZE)
@@ -348,7 +342,7 @@ def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, engine: Eng
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
         share = Shares(1000, 1000, 1 << 20).share()
-        client = Client(engine, Numbers(), 0, share=share)
+        client = Client(fresh_engine, Numbers(), 0, share=share)
         client.objects.providers = served
         free = room(share)
         for _ in range(2):
@@ -362,10 +356,10 @@ def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, engine: Eng
 
 @pytest.mark.parametrize("sender", [None, Peer(1, 0), Peer(0, 0)])
 def test_who_only_holds_the_connection_gets_nobody_s_memory(
-    tmp_path: Path, engine: Engine, sender: Peer | None
+    tmp_path: Path, fresh_engine: Engine, sender: Peer | None
 ) -> None:
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        client = Client(engine, Numbers(), 0)
+        client = Client(fresh_engine, Numbers(), 0)
         client.objects.providers = served
         assert (await ask(client.objects, sender=sender)).status == errno.EFAULT
         assert gpud.asked == []
@@ -381,7 +375,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
 """
 
 
-def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, engine: Engine) -> None:
+def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, fresh_engine: Engine) -> None:
     """Its number may be another's by now."""
     chunk = Chunk()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
@@ -393,7 +387,7 @@ def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, engine: Engine
         dead = Peer(process.pid, os.geteuid())
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        objects = Client(engine, Numbers(), 0).objects
+        objects = Client(fresh_engine, Numbers(), 0).objects
         objects.providers = served
         assert (await ask(objects, sender=dead, client=client)).status == errno.EFAULT
         assert gpud.asked[0].pid == process.pid
@@ -405,12 +399,12 @@ def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, engine: Engine
 
 
 def test_too_many_are_refused_before_anybody_is_asked(
-    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fresh_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hca, "HCA_MAX_SEGMENTS", 1)
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
-        objects = Client(engine, Numbers(), 0).objects
+        objects = Client(fresh_engine, Numbers(), 0).objects
         objects.providers = served
         assert (await ask(objects)).status == 0
         assert (await ask(objects)).status == errno.ENOMEM
@@ -420,13 +414,15 @@ def test_too_many_are_refused_before_anybody_is_asked(
     run(tmp_path, body, Chunk().lend)
 
 
-def test_a_successor_takes_it_over_with_the_connection(tmp_path: Path, engine: Engine) -> None:
+def test_a_successor_takes_it_over_with_the_connection(
+    tmp_path: Path, fresh_engine: Engine
+) -> None:
     chunks = [Chunk(), Chunk()]
     with hca_rig.running_engine() as new:
         new.hold()
 
         async def body(served: Providers, gpud: FakeGpud) -> None:
-            pair = Pair(engine)
+            pair = Pair(fresh_engine)
             old = pair.b.objects
             old.providers = served
             segments = [(await ask(old)).segment]
@@ -492,11 +488,13 @@ RULES = {
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_a_rule_may_open_a_gpu_s_memory_alone(tmp_path: Path, engine: Engine, name: str) -> None:
+def test_a_rule_may_open_a_gpu_s_memory_alone(
+    tmp_path: Path, fresh_engine: Engine, name: str
+) -> None:
     """What it does not open ends as a wrong key does."""
     rules, expected = RULES[name]
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
-    enforcer = Enforcer(engine, Parties())
+    enforcer = Enforcer(fresh_engine, Parties())
     limited = [rdma_lab.policy({"app": "server"}, ingress=[*rules, {"verbs": ["Send"]}])]
     enforcer.switch(rdma_lab.tables(1, pods, limited))
 
@@ -504,7 +502,7 @@ def test_a_rule_may_open_a_gpu_s_memory_alone(tmp_path: Path, engine: Engine, na
         del gpud
         found = set()
         for what in ("write", "read", "host write", "host read"):
-            pair = Pair(engine, 0, enforcer)
+            pair = Pair(fresh_engine, 0, enforcer)
             pair.b.objects.providers = served
             key = register(pair.b, (await ask(pair.b.objects)).segment)
             opcode = Op.RDMA_READ if "read" in what else Op.RDMA_WRITE
@@ -522,15 +520,17 @@ def test_a_rule_may_open_a_gpu_s_memory_alone(tmp_path: Path, engine: Engine, na
     run(tmp_path, body, *[Chunk().lend] * 4)
 
 
-def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(tmp_path: Path, engine: Engine) -> None:
+def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(
+    tmp_path: Path, fresh_engine: Engine
+) -> None:
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
-    enforcer = Enforcer(engine, Parties())
+    enforcer = Enforcer(fresh_engine, Parties())
     limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
     enforcer.switch(rdma_lab.tables(1, pods, limited))
 
     async def body(served: Providers, gpud: FakeGpud) -> None:
         del gpud
-        pair = Pair(engine, 0, enforcer)
+        pair = Pair(fresh_engine, 0, enforcer)
         pair.b.objects.providers = served
         made = (await ask(pair.b.objects)).segment
         wanted = hca.HcaMrCreate(pair.b.pd, ALL_ACCESS, 1 << 32, 8192, 2)
@@ -544,12 +544,12 @@ def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(tmp_path: Path, engine: 
     run(tmp_path, body, Chunk().lend)
 
 
-def test_a_window_opens_no_more_than_its_region(engine: Engine) -> None:
+def test_a_window_opens_no_more_than_its_region(fresh_engine: Engine) -> None:
     """It is bound to host memory, while rules open a GPU's alone."""
     pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
-    enforcer = Enforcer(engine, Parties())
+    enforcer = Enforcer(fresh_engine, Parties())
     enforcer.switch(rdma_lab.tables(1, pods))
-    pair = Pair(engine, 0, enforcer)
+    pair = Pair(fresh_engine, 0, enforcer)
     wanted = HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
     window = pair.b.objects.create_window(wanted).handle
     slot = pair.qb.send_slots[0]
@@ -569,8 +569,8 @@ def test_a_window_opens_no_more_than_its_region(engine: Engine) -> None:
     pair.close()
 
 
-def test_no_program_says_that_its_memory_is_a_gpu_s(engine: Engine) -> None:
-    client = Client(engine, Numbers(), 0)
+def test_no_program_says_that_its_memory_is_a_gpu_s(fresh_engine: Engine) -> None:
+    client = Client(fresh_engine, Numbers(), 0)
     with pytest.raises(OSError, match="not supported"):
         client.region(access=ALL_ACCESS | hca.HCA_ACCESS_DEVICE)
     client.objects.close()

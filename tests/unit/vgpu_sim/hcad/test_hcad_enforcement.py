@@ -1,13 +1,13 @@
 """New tables are applied to every connection by itself, and not by one that is nearly the same."""
 
 import errno
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pytest
 
-from support.rigs import hca_rig, rdma_lab
+from support.rigs import rdma_lab
 from support.rigs.hca_rig import Client, Pair, write
 from support.rigs.rdma_lab import allow, pod, policy
 from vgpu_sim.fabric.addresses import address_of
@@ -133,12 +133,6 @@ MEMBERS = {
         (policy(SERVER, ingress=[allow("Read")]),),
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 class Ends:

@@ -10,7 +10,6 @@ import random
 
 import pytest
 
-from support.rigs import hca_rig
 from support.rigs.hca_rig import BASE, Client
 from support.rigs.share_room import most_of, room
 from vgpu_sim.fabric.addresses import MAX_FUNCTIONS, address_of
@@ -23,12 +22,6 @@ from vgpu_sim.hcad.common.quotas import Shares
 from vgpu_sim.hcad.programs import requests
 from vgpu_sim.hcad.programs.requests import Malformed
 from vgpu_sim.hcad.sysfs import files
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import os
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,6 @@ from vgpu_sim.hcad.wires.pod_wires import Netd
 IP = ipaddress.ip_address("127.46.0.1")
 GROUP = ipaddress.IPv4Address(bytes((239, 46)) + secrets.token_bytes(2))
 GROUP_GID = bytes(10) + b"\xff\xff" + GROUP.packed
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @pytest.fixture

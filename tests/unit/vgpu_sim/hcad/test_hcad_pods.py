@@ -4,12 +4,10 @@ import asyncio
 import errno
 import ipaddress
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.rigs import hca_rig
 from support.rigs.pod_node import IP, ONE, OTHER, A, B, Node, device, received, status
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.links import LINKS
@@ -22,12 +20,6 @@ from vgpu_sim.hcad.sysfs import hw_counters
 from vgpu_sim.hcad.sysfs.hw_counters import FOLDER
 
 C = A.replace("10", "12")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 def test_a_program_of_the_pod_sees_the_pod_s_address(tmp_path: Path, engine: Engine) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from rdma import codec
 from rdma.objects import PodFacts
-from support.rigs import hca_rig, rdma_lab
+from support.rigs import rdma_lab
 from support.rigs.rdma_lab import policy
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.gpud.admin.server import AdminServer
@@ -38,12 +38,6 @@ class Managed(server.Server):
     """A fabric that policy decides on."""
 
     managed = True
-
-
-@pytest.fixture(scope="module")
-def engine():
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 def document(generation: int, *more: object, pods=PODS) -> str:

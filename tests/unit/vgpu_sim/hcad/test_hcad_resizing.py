@@ -33,14 +33,8 @@ ENTRIES = 64
 
 
 @pytest.fixture
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
-
-
-@pytest.fixture
-def pair(engine: Engine) -> Iterator[hca_rig.Pair]:
-    made = hca_rig.Pair(engine)
+def pair(fresh_engine: Engine) -> Iterator[hca_rig.Pair]:
+    made = hca_rig.Pair(fresh_engine)
     yield made
     made.close()
 
@@ -87,13 +81,13 @@ class Program:
 
 
 @pytest.mark.parametrize("entries", [ENTRIES // 2, 2 * ENTRIES])
-def test_another_program_is_answered_while_one_resizes(engine, pair, entries):
+def test_another_program_is_answered_while_one_resizes(fresh_engine, pair, entries):
     """The engine takes no turn: who waits for one waits alone, and who needs none is answered."""
 
     async def act() -> None:
-        server = Programs(engine, 1 << 30, Enforcer(engine, Parties()), CmServer())
+        server = Programs(fresh_engine, 1 << 30, Enforcer(fresh_engine, Parties()), CmServer())
         one, other = Program(server, 0, pair.a), Program(server, 1, pair.b)
-        engine.hold()
+        fresh_engine.hold()
         one.theirs.send(resize(pair.a, entries))
         for _ in range(3):
             other.theirs.send(message(HcaMessage.PD_CREATE))
@@ -102,7 +96,7 @@ def test_another_program_is_answered_while_one_resizes(engine, pair, entries):
         if not waits:
             assert await one.answer() == 0
         assert bool(server._answering) == waits
-        engine.release()
+        fresh_engine.release()
         if waits:
             assert await one.answer() == 0
         for program in (one, other):
@@ -114,19 +108,19 @@ def test_another_program_is_answered_while_one_resizes(engine, pair, entries):
     assert cqs[next(iter(cqs))].entries == entries
 
 
-def test_what_was_posted_before_counts(engine, pair):
+def test_what_was_posted_before_counts(fresh_engine, pair):
     """Five requests that the engine has not seen do not fit into four entries."""
     rounds = pair.a.objects.rounds()
 
     async def act() -> int:
-        engine.hold()
+        fresh_engine.hold()
         for i in range(5):
             pair.qa.send(Op.RDMA_WRITE, id=i)
         resized = asyncio.get_running_loop().create_task(
             resizing.answer(pair.a.objects, resize(pair.a, 4, pair.a_send.handle))
         )
         await asyncio.sleep(0)
-        engine.release()
+        fresh_engine.release()
         return status_of(await resized)
 
     assert asyncio.run(act()) == errno.EINVAL
@@ -134,14 +128,14 @@ def test_what_was_posted_before_counts(engine, pair):
     assert pair.a_send.page.head == 5
 
 
-def test_an_engine_without_a_cpu_is_not_waited_for_without_end(engine, pair, monkeypatch):
+def test_an_engine_without_a_cpu_is_not_waited_for_without_end(fresh_engine, pair, monkeypatch):
     monkeypatch.setattr(resizing, "MOST_SECONDS", 0.002)
-    engine.hold()
+    fresh_engine.hold()
     assert status_of(asyncio.run(resizing.answer(pair.a.objects, resize(pair.a, 4)))) == 0
-    engine.release()
+    fresh_engine.release()
 
 
-def test_a_size_that_is_refused_or_the_same_waits_for_no_turn(engine, pair, monkeypatch):
+def test_a_size_that_is_refused_or_the_same_waits_for_no_turn(fresh_engine, pair, monkeypatch):
     def rounds() -> int:
         raise AssertionError
 

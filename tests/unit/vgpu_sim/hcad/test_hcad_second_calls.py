@@ -3,7 +3,7 @@
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -32,12 +32,6 @@ ENGINE_CALLS = (
     *("add_ah", "add_window", "add_member", "add_steer"),
 )
 GUARD_CALLS = ("take_qp", "take_bytes", "take_steer", "connect_path", "in_group")
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 @dataclass

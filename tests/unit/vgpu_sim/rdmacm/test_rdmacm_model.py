@@ -4,14 +4,12 @@
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
 from support.connections.cm_explorer import Alphabet, explore
 from support.connections.cm_facts import ALLOWED, POLICIES, STRANGER, VICTIM
-from support.rigs import hca_rig
-from vgpu_sim.fabric.engine import Engine
 
 A, B, V, W, C = 17, 19, 34, 36, 51
 """Queue pairs: two of the attacker, two of the victim, and one of another client."""
@@ -142,12 +140,6 @@ WORLDS: Mapping[str, tuple[int, Alphabet]] = {
         ),
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with hca_rig.running_engine() as running:
-        yield running
 
 
 CASES = [

@@ -1,27 +1,16 @@
 """What a queue pair was connected by is written on it, whoever sets it to its peer."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from support.connections.cm_rig import Client as CmClient, Fabric
-from support.rigs.hca_rig import Client, running_engine
-from vgpu_sim.fabric.engine import Engine
+from support.rigs.hca_rig import Client
 from vgpu_sim.hal.cm import CmEventType as Event
 from vgpu_sim.hcad.cm.policy import Service
 from vgpu_sim.hcad.common.numbers import Numbers
 
 
-@pytest.fixture
-def engine() -> Iterator[Engine]:
-    with running_engine() as running:
-        yield running
-
-
-def test_queue_pairs_know_their_service(engine):
+def test_queue_pairs_know_their_service(fresh_engine):
     fabric, numbers = Fabric(), Numbers()
     asks, serves = CmClient(fabric, 0), CmClient(fabric, 1)
-    programs = [Client(engine, numbers, index) for index in (0, 1)]
+    programs = [Client(fresh_engine, numbers, index) for index in (0, 1)]
     pairs = []
     for program in programs:
         program.objects.bindings = fabric.manager.bindings

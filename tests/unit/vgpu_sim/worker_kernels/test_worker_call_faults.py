@@ -1,12 +1,11 @@
 """How contexts die of calls and local memory: the same story from both backends, with its line."""
 
 import struct
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from support.processes.worker_client import Zygote, running_client, running_zygote
+from support.processes.worker_client import Zygote, running_client
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.lower.stack import program
 from vgpu_sim.hal.abi import FaultKind
@@ -40,12 +39,6 @@ _SOURCE = """.version 8.0
     proto: .callprototype (.reg .u32 _) _ (.reg .u32 _);
 }
 """
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
-        yield zygote
 
 
 @pytest.mark.parametrize("backend", ["interp", "jit"])

@@ -4,13 +4,12 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from support.processes.worker_client import MIB, Client, Zygote, running_client, running_zygote
+from support.processes.worker_client import MIB, Client, Zygote, running_client
 from vgpu_sim.hal import abi
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
@@ -37,12 +36,6 @@ DONE:
 """
 TRAP_LINE = next(i for i, line in enumerate(TRAP.splitlines(), 1) if b"trap;" in line)
 BACKENDS = ["interp", "jit"]
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
-        yield zygote
 
 
 def launch(client: Client, pointers: tuple[int, int, int], count: int = 1000) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from support.kernels import ptx_kernels
-from support.processes.worker_client import Client, Zygote, running_client, running_zygote
+from support.processes.worker_client import Client, Zygote, running_client
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.address_map import MODULE_BYTES_PER_CONTEXT, MODULE_OFFSET
@@ -36,12 +36,6 @@ VARIABLES = (
 """
 )
 BACKENDS = ["interp", "jit"]
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
-        yield zygote
 
 
 @pytest.fixture(scope="module")

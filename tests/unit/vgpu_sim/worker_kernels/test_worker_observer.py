@@ -19,7 +19,7 @@ BOARD = "h100-80gb"
 SIZE = 1 << 28
 
 
-class Clock:
+class ObservedCopies:
     """An observer that no worker has, and what it hears."""
 
     def __init__(self, topology: str) -> None:
@@ -63,7 +63,7 @@ class Clock:
     ],
 )
 def test_a_peer_copy_takes_the_rate_of_its_way(topology: str, target: int, gb_per_s: float) -> None:
-    clock = Clock(topology)
+    clock = ObservedCopies(topology)
     least = SIZE / (gb_per_s * 1e3)
     there, back = clock.copied(0, target), clock.copied(target, 0)
     assert least < there < 1.25 * least
@@ -73,13 +73,13 @@ def test_a_peer_copy_takes_the_rate_of_its_way(topology: str, target: int, gb_pe
 
 
 def test_two_contexts_of_one_gpu_copy_in_its_own_memory() -> None:
-    clock = Clock("hgx-4")
+    clock = ObservedCopies("hgx-4")
     assert clock.copied(2, 2) == pytest.approx(copy_us(chip_of(BOARD), Way.D2D, SIZE), abs=2.5)
     assert clock.ways() == {"DtoD"}
 
 
 def test_a_client_that_tells_of_a_gpu_that_is_not_there_gets_the_data_sheets_link() -> None:
-    clock = Clock("hgx-4")
+    clock = ObservedCopies("hgx-4")
     assert clock.copied(0, 4_000_000_000) == pytest.approx(
         copy_us(chip_of(BOARD), Way.P2P, SIZE), abs=2.5
     )
@@ -87,7 +87,7 @@ def test_a_client_that_tells_of_a_gpu_that_is_not_there_gets_the_data_sheets_lin
 
 
 def test_kinds_of_launches_are_bounded_and_all_are_counted() -> None:
-    clock, launches = Clock("dgx-h100"), 3 * observer._MOST_KINDS
+    clock, launches = ObservedCopies("dgx-h100"), 3 * observer._MOST_KINDS
     times = iter(range(launches))
     clock.observer._costs = SimpleNamespace(
         begin=lambda handle, launch, alone: Begun(None, launch, alone=alone),
@@ -121,7 +121,7 @@ DEVICE = address_map.HOST_OFFSET - 1, address_map.HOST_OFFSET + address_map.HOST
 def test_a_copy_goes_the_way_of_its_ends_to_the_first_and_last_byte(
     window: int, destination: int, source: int, way: Way
 ) -> None:
-    clock = Clock("flat")
+    clock = ObservedCopies("flat")
     base = address_map.APERTURE_BASES[0] + window * address_map.GPU_WINDOW_BYTES
     begin = clock.reached(abi.Slot(opcode=abi.Opcode.NOP))
     slot = abi.Slot(opcode=abi.Opcode.COPY)
@@ -134,7 +134,7 @@ def test_a_copy_goes_the_way_of_its_ends_to_the_first_and_last_byte(
 
 @pytest.mark.parametrize(("count", "width"), [(1 << 26, 4), (1 << 28, 1)])
 def test_a_fill_writes_its_elements(count: int, width: int) -> None:
-    clock = Clock("flat")
+    clock = ObservedCopies("flat")
     begin = clock.reached(abi.Slot(opcode=abi.Opcode.NOP))
     slot = abi.Slot(opcode=abi.Opcode.SET)
     slot.body.set = abi.SetBody(address_map.APERTURE_BASES[0], count, 7, width)

@@ -2,12 +2,11 @@
 
 import os
 import struct
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
-from support.processes.worker_client import Client, Memory, Zygote, running_client, running_zygote
+from support.processes.worker_client import Client, Memory, Zygote, running_client
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 
@@ -62,12 +61,6 @@ END:
     ret;
 }}
 """
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
-        yield zygote
 
 
 def _launch(client: Client, last: str = "") -> tuple[Memory, int, int]:

@@ -4,7 +4,6 @@ import os
 import signal
 import struct
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from support.processes.worker_client import (
     Memory,
     Zygote,
     running_client,
-    running_zygote,
 )
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind, Opcode
@@ -26,12 +24,6 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind
 
 VECADD = (Path(__file__).parents[4] / "examples/vecadd.ptx").read_bytes()
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
-        yield zygote
 
 
 BACKENDS = ["interp", "jit"]

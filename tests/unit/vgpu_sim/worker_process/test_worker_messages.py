@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.processes.worker_client import MIB, Client, Zygote, running_client, running_zygote
+from support.processes.worker_client import MIB, Client, Zygote, running_client
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import (
@@ -25,12 +25,6 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind, MessageType
 
 CHUNK = CHUNK_ALIGN_BYTES
-
-
-@pytest.fixture(scope="module")
-def zygote() -> Iterator[Zygote]:
-    with running_zygote() as zygote:
-        yield zygote
 
 
 @pytest.fixture(scope="module")
