@@ -27,13 +27,19 @@ LATE = ("test_retirement.py", "test_uninstall.py")
 _held = ClusterLock()
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files in the order in which they cost least waiting, and RDMA's into a group of their own.
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Put RDMA's tests into one group and those that need slices into another.
 
-    xdist runs each group in one process, in this order (``--dist loadgroup``). Tests that need slices
-    are one group, as they count and change those of both nodes.
+    xdist runs each group in one process (``--dist loadgroup``); it reads the groups as soon as all
+    tests are collected. Tests that need slices are one group, as they count and change those of both
+    nodes.
     """
+    rdma = item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices")
+    item.add_marker(pytest.mark.xdist_group("rdma" if rdma else "slices"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files in the order in which they cost least waiting."""
 
     def place(item: pytest.Item) -> int:
         name = item.path.name
@@ -42,9 +48,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return EARLY.index(name) - len(EARLY) if name in EARLY else 0
 
     items.sort(key=place)
-    for item in items:
-        rdma = item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices")
-        item.add_marker(pytest.mark.xdist_group("rdma" if rdma else "slices"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run in several processes that do not keep groups together."""
+    split = any("@" not in item.nodeid for item in session.items)  # where xdist puts the group
+    if hasattr(session.config, "workerinput") and split:
+        raise pytest.UsageError("end-to-end tests in several processes need --dist loadgroup")
 
 
 def _alone(item: pytest.Item | None) -> bool:
