@@ -10,7 +10,7 @@ BIN := .venv/bin
 # More test processes than cores: many tests wait, for a clock or for a process that they started.
 JOBS ?= $(shell expr $$(nproc) \* 3 / 2)
 PYTEST := $(BIN)/python -m pytest
-E2E := --with-e2e --maxfail 5 tests/e2e -n 2 --dist loadgroup
+E2E := --with-e2e --maxfail 5 tests/e2e
 # Hundreds of processes import the same modules: one of them compiles each, whatever the shell says.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -22,20 +22,22 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# The end-to-end tests mostly wait, so all others run beside them. A test of processes that fails beside
-# others runs once more alone, and is named (tests/support/watches/failed_alone.py).
+# The end-to-end tests mostly wait, so all others run beside them, and yield the processors to them. A test
+# of processes that fails beside others runs once more alone, and is named (tests/support/watches/failed_alone.py).
 test: venv judge ## everything: unit, golden, ABI and conformance tests, beside them the product on kind
 	@deploy/kind/up
-	@status=0; tests/beside tests '$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60' \
+	@status=0; tests/beside tests 'nice $(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60' \
 	  cluster 'make test-cluster' || status=$$?; \
 	if ((status & 1)); then $(PYTEST) --failed-alone; fi; \
 	((status < 2)) || { echo 'error: end-to-end tests failed' >&2; exit 1; }
 
-# On the JIT everything runs; on the interpreter what depends on the backend, and helm uninstall at the
-# very end. RDMA's tests run beside those of GPUs (tests/e2e/conftest.py).
+# On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
+# backend, and helm uninstall at the very end.
 test-cluster: venv # the end-to-end tests alone, on the cluster of deploy/kind/up
 	@deploy/install
-	deploy/kind/shell $(PYTEST) $(E2E) -m 'not last and not soak'
+	@TESSERA_E2E_LOCKS=$$(mktemp -d) deploy/kind/shell tests/beside \
+	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' \
+	  gpus '$(PYTEST) $(E2E) -m "not rdma and not last and not soak"'
 	@TESSERA_BACKEND=interp deploy/install
 	deploy/kind/shell $(PYTEST) $(E2E) -m 'backend or last'
 

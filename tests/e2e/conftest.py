@@ -28,14 +28,12 @@ _held = ClusterLock()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Put RDMA's tests into one group and those that need slices into another.
+    """Mark the tests of RDMA, which run in a process of their own, beside all others.
 
-    xdist runs each group in one process (``--dist loadgroup``); it reads the groups as soon as all
-    tests are collected. Tests that need slices are one group, as they count and change those of both
-    nodes.
+    Those that need slices of GPUs are not among them, as others count and change all slices.
     """
-    rdma = item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices")
-    item.add_marker(pytest.mark.xdist_group("rdma" if rdma else "slices"))
+    if item.path.name.startswith("test_rdma") and not item.get_closest_marker("slices"):
+        item.add_marker(pytest.mark.rdma)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,13 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return EARLY.index(name) - len(EARLY) if name in EARLY else 0
 
     items.sort(key=place)
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to run in several processes that do not keep groups together."""
-    split = any("@" not in item.nodeid for item in session.items)  # where xdist puts the group
-    if hasattr(session.config, "workerinput") and split:
-        raise pytest.UsageError("end-to-end tests in several processes need --dist loadgroup")
 
 
 def _alone(item: pytest.Item | None) -> bool:

@@ -1,25 +1,25 @@
 """A lock on the cluster: most end-to-end tests share it, those that restart its parts have it alone.
 
-Two pytest processes run end-to-end tests beside each other (``pytest -n 2 --dist loadgroup``): RDMA's
-in one, all others in the other. A test marked ``alone`` restarts or upgrades what the tests of the
-other process use, so it runs while no other test does.
+Two pytest processes run end-to-end tests beside each other (``make test-cluster``): RDMA's in one,
+all others in the other. A test marked ``alone`` restarts or upgrades what the tests of the other
+process use, so it runs while no other test does.
 """
 
 import contextlib
 import fcntl
+import functools
 import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# xdist sets it in each of its processes, to the same value in one run.
-_RUN = "PYTEST_XDIST_TESTRUNUID"
+# An empty folder that the processes of one run share; one process without it has the cluster alone.
+FOLDER = "TESSERA_E2E_LOCKS"
 
 
+@functools.cache
 def _folder() -> Path:
-    path = Path(tempfile.gettempdir()) / f"tessera-e2e-{os.environ.get(_RUN, os.getpid())}"
-    path.mkdir(mode=0o700, exist_ok=True)
-    return path
+    return Path(os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="tessera-e2e-"))
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from support.cluster import cluster_lock
 from support.cluster.cluster_lock import ClusterLock, do_once
 
 WAIT_S = 30
@@ -13,8 +14,7 @@ WAIT_S = 30
 @pytest.fixture(autouse=True)
 def own_run(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     """Locks of this test, in a folder of its own."""
-    monkeypatch.setenv("PYTEST_XDIST_TESTRUNUID", "run")
-    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(cluster_lock, "_folder", lambda: tmp_path)
 
 
 def locked_soon(lock: ClusterLock, *, alone: bool) -> threading.Event:
