@@ -22,14 +22,12 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# The end-to-end tests mostly wait, so all others run beside them, and yield the processors to them. A test
-# of processes that fails beside others runs once more alone, and is named (tests/support/watches/failed_alone.py).
-test: venv judge ## everything: unit, golden, ABI and conformance tests, beside them the product on kind
+# The cluster comes first: the chart's tests need its helm. A test of processes that fails beside others
+# runs once more alone, and is named (tests/support/watches/failed_alone.py).
+test: venv judge ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/up
-	@status=0; tests/beside tests 'nice $(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60' \
-	  cluster 'make test-cluster' || status=$$?; \
-	if ((status & 1)); then $(PYTEST) --failed-alone; fi; \
-	((status < 2)) || { echo 'error: end-to-end tests failed' >&2; exit 1; }
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
+	@$(MAKE) test-cluster
 
 # On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
 # backend, and helm uninstall at the very end.

@@ -116,12 +116,18 @@ ROOMS = (
     ),
     Room(
         "gpud",
-        ("vgpu_sim/gpud/**/*.py", "vgpu_sim/system/*.py", "vgpu_sim/zygote.py"),
+        (
+            "vgpu_sim/gpud/**/*.py",
+            "vgpu_sim/system/*.py",
+            "vgpu_sim/options.py",
+            "vgpu_sim/zygote.py",
+        ),
         (
             (
                 f"{_UNIT}/**/test_gpud_*.py",
                 # What sees vgpu_sim/system, which sandboxes are made of, and the zygote.
                 f"{_UNIT}/**/test_system_*.py",
+                f"{_UNIT}/system/test_options.py",
                 f"{_UNIT}/**/test_worker_zygote.py",
                 f"{_UNIT}/**/test_worker_seccomp.py",
                 f"{_UNIT}/**/test_worker_landlock.py",
