@@ -24,7 +24,7 @@ class Verb(IntFlag):
 
 
 class VerbName(StrEnum):
-    """What manifests call each verb."""
+    """An RDMA operation, by its name in manifests."""
 
     SEND = "Send"
     WRITE = "Write"

@@ -8,7 +8,6 @@ import socket
 
 import pytest
 
-from device_plugin.backends import administration
 from support.rigs import a30_slice
 from vgpu_sim.gpud.contexts.worker_channel import (
     MAX_MODELLED_MESSAGES,
@@ -20,7 +19,7 @@ from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.gpud.faults.records import Records
 from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget
 from vgpu_sim.hal import admin
-from vgpu_sim.system import seqpacket
+from vgpu_sim.system import json_lines, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 
 INSTANCE = a30_slice.make()
@@ -308,7 +307,7 @@ def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents
     crowd = 8 * 7 * 64 * len(json.dumps(dataclasses.asdict(context)))
     xids = 8 * sum(len(json.dumps(dataclasses.asdict(one))) for one in records.xids("GPU-1"))
     figures = 8 * 8 * 2048  # what else is said of each GPU and instance
-    assert crowd + xids + figures < administration._MAX_LINE_BYTES
+    assert crowd + xids + figures < json_lines.MAX_LINE_BYTES
 
 
 LARGE = 1 << 30

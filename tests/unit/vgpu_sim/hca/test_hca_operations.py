@@ -15,9 +15,9 @@ FOLDERS = ("hca", "libibverbs", "librdmacm", "provider")
 TRANSPORTS = 8
 PROGRAM = r"""
 #include <stdio.h>
-#include "wire_packet.h"
-#include "wire_policy.h"
-#include "work.h"
+#include "packets/packet.h"
+#include "wire/policy.h"
+#include "requests/work.h"
 int main(void) {
   for (uint32_t one = 0; one < 70; one++)
     printf("%u %d%d%d%d%d%d%d%d %u\n", one, hca_is_send(one), hca_is_write(one), hca_is_read(one),
@@ -71,7 +71,7 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
     command = [build.compiler(), "-std=c11", "-O1", "-ffunction-sections", "-Wl,--gc-sections"]
     command += [f"-I{HCA}", f"-I{build.INCLUDE}", f"-I{build.CLIENT}"]
     subprocess.run(
-        [*command, str(source), str(HCA / "wire_packet.c"), "-o", str(program)], check=True
+        [*command, str(source), str(HCA / "packets/packet.c"), "-o", str(program)], check=True
     )
     done = subprocess.run([str(program)], check=True, capture_output=True, text=True)
     of_packets = {code: form for packet in PACKETS for code, form in forms(packet).items()}
@@ -85,25 +85,27 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
 
 # Where C names an operation by hand: what it does there is that operation's alone.
 _ALONE = {
-    "hca/memory.c": {"ATOMIC_FETCH_AND_ADD"},  # adds, where its neighbour compares
-    "hca/wire_atomic.c": {"ATOMIC_FETCH_AND_ADD"},  # has one operand in the packet, not two
-    "hca/requester.c": {"BIND_MW"},  # binds, where its neighbour invalidates
-    "libibverbs/post.c": {"BIND_MW"},
-    "libibverbs/builder.c": {one.name for one in VerbsOpcode},  # the public calls, one each
+    "hca/requests/memory.c": {"ATOMIC_FETCH_AND_ADD"},  # adds, where its neighbour compares
+    "hca/connections/atomic.c": {"ATOMIC_FETCH_AND_ADD"},  # has one operand in the packet, not two
+    "hca/requests/requester.c": {"BIND_MW"},  # binds, where its neighbour invalidates
+    "libibverbs/posting/post.c": {"BIND_MW"},
+    "libibverbs/posting/builder.c": {one.name for one in VerbsOpcode},  # the public calls, one each
 }
 
 
 def test_c_names_an_operation_only_where_no_other_is_like_it() -> None:
     found = {}
     for folder in FOLDERS:
-        for path in sorted((build.NATIVE / folder).glob("*.[ch]")):
+        for path in sorted((build.NATIVE / folder).rglob("*.[ch]")):
             named = re.findall(r"TESSERA_VERBS_OPCODE_(\w+)", path.read_text(encoding="utf-8"))
             if named:
-                found[f"{folder}/{path.name}"] = set(named)
+                found[str(path.relative_to(build.NATIVE))] = set(named)
     assert found == _ALONE
 
 
-@pytest.mark.parametrize("name", ["work.h", "wire_packet.h", "wire_packet.c", "outcome.c"])
+@pytest.mark.parametrize(
+    "name", ["requests/work.h", "packets/packet.h", "packets/packet.c", "requests/outcome.c"]
+)
 def test_lists_of_the_engine_have_no_rows_of_their_own(name: str) -> None:
     text = (HCA / name).read_text(encoding="ascii")
     own = {one.name for one in VerbsOpcode} - {"SEND", "BIND_MW"}
