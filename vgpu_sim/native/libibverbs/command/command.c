@@ -59,6 +59,11 @@ int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fd
   return 0;
 }
 
+void tsr_mark_lost(struct tsr_context *context) {
+  if (!__atomic_exchange_n(&context->dead, true, __ATOMIC_RELAXED))
+    tsr_log("hcad has gone: requests of this program end with WR_FLUSH_ERR");
+}
+
 static int receive(struct tsr_context *context, uint16_t type, uint32_t request, void *answer,
                    uint32_t answer_bytes, int *fd) {
   struct tsr_reply reply;
@@ -66,7 +71,7 @@ static int receive(struct tsr_context *context, uint16_t type, uint32_t request,
   uint32_t answered = 0;
   if (tsr_receive(context->socket, &answered_type, &answered, &reply) !=
       TSR_RECEIVED) {
-    context->dead = true;
+    tsr_mark_lost(context);
     return EIO;
   }
   int error = reply.status;
@@ -120,7 +125,7 @@ int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uin
   struct places places;
   int error = context->dead ? EIO : hold(&places, context->socket, fd ? 1 : 0);
   if (error == 0) {
-    context->dead = !tsr_send(context->socket, type, request, payload, bytes, -1);
+    if (!tsr_send(context->socket, type, request, payload, bytes, -1)) tsr_mark_lost(context);
     leave(&places);
     error = context->dead ? EIO : receive(context, type, request, answer, answer_bytes, fd);
   }
@@ -216,7 +221,8 @@ int tsr_ask_all(struct tsr_context *context, struct tsr_part *parts, unsigned co
     return ask_in_turn(context, parts, count);
   pthread_mutex_lock(&context->asking);
   int error = context->dead ? EIO : ask_batch(context, parts, count);
-  if (error == EIO || error == EPROTO) context->dead = true;
+  if (error == EIO) tsr_mark_lost(context);
+  if (error == EPROTO) context->dead = true;
   pthread_mutex_unlock(&context->asking);
   for (unsigned i = 0; i < count && error == 0; i++) error = parts[i].error;
   return error;
@@ -230,12 +236,9 @@ int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle) 
 
 bool tsr_is_dead(struct tsr_context *context) {
   if (context->dead) return true;
-  if (pthread_mutex_trylock(&context->asking) != 0) return false; /* somebody is being answered */
+  if (pthread_mutex_trylock(&context->asking) != 0) return false; /* another thread is being answered */
   char byte;
-  if (recv(context->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
-    context->dead = true;
-    tsr_log("hcad has gone: requests of this program end with WR_FLUSH_ERR");
-  }
+  if (recv(context->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) tsr_mark_lost(context);
   pthread_mutex_unlock(&context->asking);
   return context->dead;
 }

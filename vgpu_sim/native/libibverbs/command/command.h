@@ -34,6 +34,9 @@ int tsr_ask_all(struct tsr_context *context, struct tsr_part *parts, unsigned co
 /* The same for requests that remove what a handle names: 0 where hcad has gone, and all with it. */
 int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle);
 
+/* Records that hcad has hung up, and prints it in the first call that notices. */
+void tsr_mark_lost(struct tsr_context *context);
+
 /* Whether hcad has hung up. */
 bool tsr_is_dead(struct tsr_context *context);
 

@@ -18,7 +18,7 @@ static void wake(struct tsr_context *context) {
   const bool blocked = pthread_sigmask(SIG_BLOCK, &pipe_only, &before) == 0;
   /* A full pipe is as loud as one that is written to. */
   if (write(context->doorbell_fd, "", 1) < 0 && errno == EPIPE) {
-    context->dead = true;
+    tsr_mark_lost(context);
     const struct timespec at_once = {0};
     if (!sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe_only, NULL, &at_once);
   }

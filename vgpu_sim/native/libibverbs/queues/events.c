@@ -65,7 +65,7 @@ int tsr_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, v
     char byte;
     const ssize_t got = read(channel->fd, &byte, 1);
     if (got < 0) return -1;
-    if (got == 0) tsr_of(channel->context)->dead = true;
+    if (got == 0) tsr_mark_lost(tsr_of(channel->context));
     struct tsr_cq *found = got == 0 ? tsr_lost_event(channel) : take_event(channel);
     if (got == 0 && !found) {
       errno = EIO; /* hcad has gone, and nothing is to come */
@@ -112,7 +112,7 @@ int tsr_ibv_get_async_event(struct ibv_context *context, struct ibv_async_event 
     const ssize_t got = read(context->async_fd, &raw, sizeof raw);
     if (got < 0) return -1;
     if (got != sizeof raw) { /* hcad has gone: that is said once */
-      tsr_of(context)->dead = true;
+      tsr_mark_lost(tsr_of(context));
       errno = EIO;
       if (__atomic_exchange_n(&tsr_of(context)->said_fatal, true, __ATOMIC_RELAXED)) return -1;
       *event = (struct ibv_async_event){.event_type = TESSERA_VERBS_EVENT_DEVICE_FATAL};

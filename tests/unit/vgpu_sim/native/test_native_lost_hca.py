@@ -1,0 +1,29 @@
+"""The end of hcad is printed once, whichever call of a program notices it first."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vgpu_sim.native import build
+
+HARNESS = Path(__file__).parents[3] / "support" / "native" / "verbs_lost" / "lost.c"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    verbs = build.NATIVE / "libibverbs"
+    output = tmp_path_factory.mktemp("lost") / "lost"
+    folders = (verbs, build.CLIENT, build.INCLUDE, build.GENERATED)
+    sources = [*(verbs / "command").glob("*.c"), *build.CLIENT.glob("*.c")]
+    command = [build.compiler(), "-std=c11", "-O1", "-pthread", "-ffunction-sections"]
+    command += ["-Wl,--gc-sections", *(f"-I{folder}" for folder in folders), str(HARNESS)]
+    subprocess.run([*command, *map(str, sources), "-o", str(output)], check=True)
+    return output
+
+
+@pytest.mark.parametrize("first", ["ring", "look", "ask"])
+def test_the_end_of_hcad_is_printed_once(program: Path, first: str) -> None:
+    done = subprocess.run([program, first], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "dead 1\n"
+    assert done.stderr.count("hcad has gone") == 1
