@@ -33,7 +33,8 @@ test: venv judge ## everything: unit, golden, ABI and conformance tests, then th
 # backend, and helm uninstall at the very end.
 test-cluster: venv # the end-to-end tests alone, on the cluster of deploy/kind/up
 	@deploy/install
-	@TESSERA_E2E_LOCKS=$$(mktemp -d) deploy/kind/shell tests/beside \
+	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
+	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
 	  rdma '$(PYTEST) $(E2E) -m "rdma and not soak"' \
 	  gpus '$(PYTEST) $(E2E) -m "not rdma and not last and not soak"'
 	@TESSERA_BACKEND=interp deploy/install
