@@ -12,6 +12,7 @@ import pytest
 
 from device_plugin.backends.administration import Administration
 from device_plugin.errors import DaemonError, DaemonUnreachable
+from support.processes.no_replies import NO_REPLIES
 
 HIGH = 1100  # beyond what select() knows
 
@@ -68,13 +69,7 @@ class Plain(Administration):
     daemon, refused, unreachable = "echo", DaemonError, DaemonUnreachable
 
 
-ANSWERS = [
-    *(b"", b"no JSON\n", b'{"id": 1, "res'),
-    *(b"[]\n", b"1\n", b"null\n", b'"id"\n'),
-    *(b'{"id": 1}\n', b'{"id": 1, "result": []}\n', b'{"id": 1, "error": "no"}\n'),
-    b'{"id": 1, "error": "no", "result": {}}\n',
-    *(b'{"id": 1, "error": {"code": "x"}}\n', b'{"id": 1, "error": {"code": 1, "message": "m"}}\n'),
-]
+ANSWERS = [b"", b'{"id": 1, "res', *NO_REPLIES]
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=repr)

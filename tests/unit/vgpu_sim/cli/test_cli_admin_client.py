@@ -6,17 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from support.processes.no_replies import NO_REPLIES
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.system.json_lines import MAX_LINE_BYTES
 
 NAME = "socket"
-NO_REPLY = [
-    *(b"no JSON\n", b"\n", b"[]\n", b"1\n", b"null\n", b"\xff\n"),
-    *(b'{"id": 1}\n', b'{"id": 1, "result": []}\n', b'{"id": 1, "error": "no"}\n'),
-    b'{"id": 1, "error": "no", "result": {}}\n',
-    *(b'{"id": 1, "error": {"code": "x"}}\n', b'{"id": 1, "error": {"code": 1, "message": "m"}}\n'),
-    b"x" * (MAX_LINE_BYTES + 1),
-]
 
 
 def served(folder: Path, answer: bytes) -> AdminClient:
@@ -34,7 +28,9 @@ def served(folder: Path, answer: bytes) -> AdminClient:
     return AdminClient(folder, timeout_seconds=30, name=NAME)
 
 
-@pytest.mark.parametrize("answer", NO_REPLY, ids=lambda answer: repr(answer[:50]))
+@pytest.mark.parametrize(
+    "answer", [*NO_REPLIES, b"x" * (MAX_LINE_BYTES + 1)], ids=lambda answer: repr(answer[:50])
+)
 def test_what_is_no_reply_is_a_lost_connection(tmp_path: Path, answer: bytes) -> None:
     with served(tmp_path, answer) as client:
         with pytest.raises(ConnectionAbortedError, match="administration socket"):
