@@ -6,10 +6,10 @@ cooled passively: none has a fan.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from boards import RECORDS
+from boards.record import Sensors
 
 AMBIENT_C = 30.0
 FULL_POWER_C = 65.0  # of the GPU at its power limit, when it has drawn that for long
@@ -18,26 +18,12 @@ SLOWDOWN_C = 89
 SHUTDOWN_C = 92
 HEATING_S = 20.0  # after which 63 % of a change of temperature is over
 
-
-@dataclass(frozen=True, slots=True)
-class Sensors:
-    """A board's figures: W, MHz; see ``boards.record.Sensors``."""
-
-    limit_w: int
-    idle_w: int
-    idle_clock_mhz: int
-    idle_memory_clock_mhz: int | None = None
-
-
 SENSORS: Mapping[str, Sensors] = MappingProxyType(
-    {
-        key: Sensors(
-            record.limit_w,
-            record.device.sensors.idle_w,
-            record.device.sensors.idle_clock_mhz,
-            record.device.sensors.idle_memory_clock_mhz,
-        )
-        for key, record in RECORDS.items()
-        if record.device is not None
-    }
+    {key: one.device.sensors for key, one in RECORDS.items() if one.device is not None}
 )
+"""What simulated boards show at rest; ``limit_w`` is their power under load."""
+
+
+def limit_w(key: str) -> int:
+    """Return a board's power limit in watts. Raises KeyError for a board without a record."""
+    return RECORDS[key].limit_w

@@ -76,7 +76,7 @@ def read(board: Board, state: State, activity: Activity, uses: Iterable[Use]) ->
         max_sm_clock_mhz=max_clock_mhz,
         max_memory_clock_mhz=max_memory_mhz,
         power_draw_mw=round(_power_w(board, activity) * 1000),
-        power_limit_mw=sensors.limit_w * 1000,
+        power_limit_mw=figures.limit_w(board.key) * 1000,
         energy_mj=round(state.energy_mj),
         temperature_c=round(state.temperature_c),
         memory_temperature_c=round(state.temperature_c + figures.MEMORY_HOTTER_C * warmth),
@@ -96,11 +96,11 @@ def _power_w(board: Board, activity: Activity) -> float:
         + _OF_OCCUPANCY * activity.sm_occupancy
         + _OF_MEMORY * activity.memory
     )
-    return sensors.idle_w + (sensors.limit_w - sensors.idle_w) * load
+    return sensors.idle_w + (figures.limit_w(board.key) - sensors.idle_w) * load
 
 
 def _steady_c(board: Board, power_w: float) -> float:
-    share = power_w / figures.SENSORS[board.key].limit_w
+    share = power_w / figures.limit_w(board.key)
     return figures.AMBIENT_C + (figures.FULL_POWER_C - figures.AMBIENT_C) * share
 
 
