@@ -7,7 +7,7 @@ import pytest
 
 from vgpu_sim.native import build
 
-HARNESS = Path(__file__).parents[3] / "support" / "native" / "verbs_lost" / "lost.c"
+HARNESS = Path(__file__).parents[3] / "support/native/verbs_parts/lost.c"
 
 
 @pytest.fixture(scope="module")
@@ -16,8 +16,13 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("lost") / "lost"
     folders = (verbs, build.CLIENT, build.INCLUDE, build.GENERATED)
     sources = [*(verbs / "command").glob("*.c"), *build.CLIENT.glob("*.c")]
-    command = [build.compiler(), "-std=c11", "-O1", "-pthread", "-ffunction-sections"]
-    command += ["-Wl,--gc-sections", *(f"-I{folder}" for folder in folders), str(HARNESS)]
+    command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    command += [
+        "-ffunction-sections",
+        "-Wl,--gc-sections",
+        *(f"-I{folder}" for folder in folders),
+        str(HARNESS),
+    ]
     subprocess.run([*command, *map(str, sources), "-o", str(output)], check=True)
     return output
 
