@@ -9,7 +9,7 @@ from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.system import calls
 from vgpu_sim.worker import process as worker, sandbox
-from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 
 def prepare() -> None:

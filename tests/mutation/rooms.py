@@ -11,10 +11,10 @@ _UNIT = "tests/unit/vgpu_sim"
 _NATIVE = "vgpu_sim/native"
 # Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
 _COMPILE = {
-    "native/test_native_slab.py": ("libcuda/memory/slab.c",),
-    "native/test_native_table.py": ("libcuda/modules/table.c",),
-    "native/test_native_transport.py": ("client/transport.c",),
-    "native/test_native_ring.py": tuple(
+    "clients/test_native_slab.py": ("libcuda/memory/slab.c",),
+    "clients/test_native_table.py": ("libcuda/modules/table.c",),
+    "clients/test_native_transport.py": ("client/transport.c",),
+    "clients/test_native_ring.py": tuple(
         f"libcuda/{n}.c"
         for n in ("exchange/ring", "exchange/wait", "exchange/doorbell", "base/objects")
     ),

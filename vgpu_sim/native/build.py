@@ -17,8 +17,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from vgpu_sim.clients.codegen import outputs
 from vgpu_sim.hal import header
-from vgpu_sim.native.codegen import outputs
 
 NATIVE = Path(__file__).parent
 LIBRARIES = NATIVE / "lib"

@@ -20,7 +20,7 @@ from vgpu_sim.hal.messages import ChunkKind
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
-from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 _RANGES: Final = {
     ChunkKind.DEVICE: (DEVICE_OFFSET, DEVICE_BYTES),

@@ -26,7 +26,7 @@ from vgpu_sim.worker.launches import ERROR_OF_FAULT
 from vgpu_sim.worker.modules import links, module_table
 from vgpu_sim.worker.modules.images import Image, ImageError
 from vgpu_sim.worker.programs import Loaded, Programs
-from vgpu_sim.worker.runtime import KernelHandle, NativeRuntime, Stats
+from vgpu_sim.worker.runtime.binding import KernelHandle, NativeRuntime, Stats
 from vgpu_sim.worker.wire import ProtocolError, Request
 
 _STATS_PERIOD_S: Final = 1.0

@@ -17,8 +17,8 @@ from vgpu_sim.hal.ports import (
     NativeEntry,
 )
 from vgpu_sim.worker.faults import fault_detail
-from vgpu_sim.worker.native_records import Call
 from vgpu_sim.worker.programs import Programs
+from vgpu_sim.worker.runtime.records import Call
 from vgpu_sim.worker.usage import Usage
 
 ERROR_OF_FAULT: Final = {

@@ -30,7 +30,7 @@ from vgpu_sim.worker.launches import Launches
 from vgpu_sim.worker.modules.container_cache import ContainerCache
 from vgpu_sim.worker.modules.images import Images
 from vgpu_sim.worker.programs import Programs
-from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.runtime.binding import NativeRuntime
 from vgpu_sim.worker.segments import Segments
 from vgpu_sim.worker.usage import Usage
 

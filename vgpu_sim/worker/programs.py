@@ -11,7 +11,7 @@ from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images
 from vgpu_sim.worker.modules.module_summary import FunctionSummary
-from vgpu_sim.worker.runtime import Kernel, KernelHandle, NativeRuntime
+from vgpu_sim.worker.runtime.binding import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.worker.segments import Segment, Segments
 from vgpu_sim.worker.usage import Timed, Usage
 

@@ -14,7 +14,7 @@ from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import OutOfBudgetError, reserve
 from vgpu_sim.worker.memory import create_populated, write_all
 from vgpu_sim.worker.modules.images import Image
-from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.runtime.binding import NativeRuntime
 
 
 @dataclass(frozen=True, slots=True)

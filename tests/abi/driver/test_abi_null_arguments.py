@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.clients.codegen.library import load
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen.library import load
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "driver" / "null_arguments.py"
 SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
@@ -45,7 +45,7 @@ WHOLE_CALL = {
 @pytest.fixture(scope="module")
 def results(environment, libraries, tmp_path_factory) -> dict[tuple[str, str], int]:
     image = tmp_path_factory.mktemp("null") / "kernel.ptx"
-    arguments = [str(libraries / "libcuda.so.1"), str(build.NATIVE / "libcuda"), str(image)]
+    arguments = [str(libraries / "libcuda.so.1"), str(build.CLIENTS / "libcuda"), str(image)]
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *arguments],
         env=environment,
@@ -71,6 +71,6 @@ def test_each_null_is_an_invalid_value_or_a_result_that_nobody_wants(results):
 
 
 def test_every_function_with_pointers_was_called(results):
-    functions = load(build.NATIVE / "libcuda").functions
+    functions = load(build.CLIENTS / "libcuda").functions
     with_pointers = {f.symbol for f in functions if any("*" in p.type for p in f.parameters)}
     assert {symbol for symbol, _ in results} == with_pointers

@@ -9,10 +9,10 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from vgpu_sim.clients.codegen import library
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen import library
 
-LIBNVML = build.NATIVE / "libnvml"
+LIBNVML = build.CLIENTS / "libnvml"
 # Our names, and nvidia-ml-py's where they differ or where it has only the last version.
 SAME = {
     "nvmlPciInfo_t": pynvml.nvmlPciInfo_t,

@@ -16,7 +16,7 @@ from support.processes.nvml_reports import Report, gpu, instance
 from vgpu_sim.hal.management import NO_RECORD, GpuRecord, ProcessRecord, ProfileRecord, XidRecord
 from vgpu_sim.native import build
 
-FIELDS = build.NATIVE / "libnvml" / "devices" / "fields.c"
+FIELDS = build.CLIENTS / "libnvml" / "devices" / "fields.c"
 
 
 @pytest.fixture

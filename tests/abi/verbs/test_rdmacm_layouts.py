@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.clients.codegen import library
 from vgpu_sim.hal import cm
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen import library
 
 INSTALL = "apt-get install librdmacm-dev"
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
-FOLDER = build.NATIVE / "librdmacm"
+FOLDER = build.RDMA_CLIENTS / "librdmacm"
 PREFIXES = {cm.CmEventType: "RDMA_CM_EVENT_", cm.CmPortSpace: "RDMA_PS_"}
 OWN_NUMBERS = re.findall(
     r"\b(R(?:DMA|AI)_\w+) =", re.sub(r"#.*", "", (FOLDER / "rdma_types.h").read_text("ascii"))

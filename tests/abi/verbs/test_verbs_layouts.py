@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.clients.codegen import library
 from vgpu_sim.hal import verbs
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen import library
 
 INSTALL = "apt-get install libibverbs-dev"
 HEADER = Path("/usr/include/infiniband/verbs.h")
-FOLDER = build.NATIVE / "libibverbs"
+FOLDER = build.RDMA_CLIENTS / "libibverbs"
 PREFIXES = {
     verbs.VerbsOpcode: "IBV_WR_",
     verbs.VerbsSend: "IBV_SEND_",

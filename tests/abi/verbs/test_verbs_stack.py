@@ -33,7 +33,7 @@ def test_variables_at_every_depth_of_a_thread_can_be_registered(tmp_path):
 @pytest.mark.parametrize("sanitizer", build.SANITIZERS)
 def test_sanitizers_find_nothing_in_that(sanitizer, tmp_path):
     library = build.build_all(tmp_path / "lib", sanitizer, only=("libibverbs.so.1",))[0]
-    folder = build.NATIVE / "libibverbs"
+    folder = build.RDMA_CLIENTS / "libibverbs"
     try:
         program = c_programs.compile_program(
             *(tmp_path, "hca_stack", *build.SANITIZERS[sanitizer], str(library)),

@@ -231,5 +231,5 @@ def test_its_structures_are_those_of_the_public_binding(tmp_path):
         for name, type_ in pairs.items()
     )
     source.write_text(f'#include "nvml/nvml_types.h"\n{asserts}')
-    command = [build.compiler(), "-std=c11", "-fsyntax-only", f"-I{build.NATIVE / 'nvidia_smi'}"]
+    command = [build.compiler(), "-std=c11", "-fsyntax-only", f"-I{build.CLIENTS / 'nvidia_smi'}"]
     subprocess.run([*command, str(source)], check=True)

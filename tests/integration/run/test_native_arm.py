@@ -15,7 +15,7 @@ from vgpu_sim.native import build
 _COMPILER = shutil.which("aarch64-linux-gnu-gcc")
 _EMULATOR = shutil.which("qemu-aarch64-static")
 _PROGRAM = Path(__file__).parents[2] / "abi" / "programs" / "driver" / "fibers.c"
-_WORKER = build.NATIVE / "worker"
+_WORKER = build.RUNTIME
 _FLAGS = ("-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 _INCLUDES = (f"-I{build.INCLUDE}", f"-I{_WORKER}")
 

@@ -62,7 +62,7 @@ def test_the_first_c_program_is_compiled_and_linked_inside_of_a_run(place):
     """As docs/first-kernel.md says, with no -L: the compiler knows where libcuda is."""
     build.build_all(only=("libcuda.so.1",))
     (place / "cuda.h").write_text(CUDA_H)  # what NVIDIA's declares of these
-    folders = (place, build.NATIVE / "libcuda", build.GENERATED, build.INCLUDE)
+    folders = (place, build.CLIENTS / "libcuda", build.GENERATED, build.INCLUDE)
     include = " ".join(f"-I{folder}" for folder in folders)
     gcc = f"gcc -Wall -Werror {EXAMPLES}/first_kernel.c {include} -lcuda -o first_kernel"
     done = run(place, "sh", "-c", f"{gcc} && ./first_kernel {EXAMPLES}/saxpy.ptx")

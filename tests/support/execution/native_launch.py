@@ -92,7 +92,7 @@ class Buffer:
         return self.view.view(dtype)
 
 
-_WORKER = build.NATIVE / "worker"
+_WORKER = build.RUNTIME
 _STATE_BYTES = 72
 ROOM = 4096  # blocks that may be begun while others wait
 

@@ -12,7 +12,7 @@ def compile_program(directory: Path, name: str, *flags: str) -> Path:
     """Compile one of the programs into a directory and return its path."""
     output = directory / name
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
-    command += ["-pthread", f"-I{build.NATIVE / 'libcuda'}", f"-I{build.GENERATED}"]
+    command += ["-pthread", f"-I{build.CLIENTS / 'libcuda'}", f"-I{build.GENERATED}"]
     command += [str(PROGRAMS[name])]
     subprocess.run([*command, "-o", str(output), *flags], check=True)
     return output

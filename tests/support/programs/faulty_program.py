@@ -42,7 +42,7 @@ def compiled(directory: Path) -> Path:
     return compile_program(
         *(directory, "hca_faults", f"-L{libraries}", f"-Wl,-rpath,{libraries}"),
         *("-l:librdmacm.so.1", "-l:libibverbs.so.1"),
-        *(f"-I{build.NATIVE / 'librdmacm'}", f"-I{build.INCLUDE}"),
+        *(f"-I{build.RDMA_CLIENTS / 'librdmacm'}", f"-I{build.INCLUDE}"),
     )
 
 

@@ -129,7 +129,7 @@ def run_verbs_program(
 ) -> subprocess.CompletedProcess[str]:
     """Compile one of the ABI tests' programs with the library's own types, and run it to its end."""
     build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
-    folder = build.NATIVE / "libibverbs"
+    folder = build.RDMA_CLIENTS / "libibverbs"
     program = c_programs.compile_program(
         *(temporary, name, f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
         *(f"-I{folder}", f"-I{build.GENERATED / folder.name}", f"-I{build.INCLUDE}"),
@@ -150,5 +150,5 @@ def compile_with_librdmacm(temporary: Path, name: str) -> Path:
     libraries = build.LIBRARIES / build.RDMA
     return c_programs.compile_program(
         *(temporary, name, f"-L{libraries}", "-l:librdmacm.so.1", "-l:libibverbs.so.1"),
-        *(f"-I{build.NATIVE / 'librdmacm'}", f"-I{build.INCLUDE}"),
+        *(f"-I{build.RDMA_CLIENTS / 'librdmacm'}", f"-I{build.INCLUDE}"),
     )

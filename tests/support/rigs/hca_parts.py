@@ -94,7 +94,7 @@ class Parts:
     """An engine with an IPv4 address (wire 0) and a link-local one (wire 1), and queue pairs."""
 
     def __init__(self, directory: Path) -> None:
-        hca, output = build.NATIVE / "hca", directory / "parts.so"
+        hca, output = build.ENGINE, directory / "parts.so"
         command = [build.compiler(), "-std=c11", "-O1", "-g", "-shared", "-fPIC", "-pthread"]
         command += ["-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror"]
         command += ["-Dsendmmsg=parts_sendmmsg", "-Dclock_gettime=parts_clock_gettime"]

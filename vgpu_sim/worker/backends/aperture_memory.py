@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BadAddress
-from vgpu_sim.worker.runtime import Region
+from vgpu_sim.worker.runtime.binding import Region
 
 _Words = NDArray[np.uint64]
 _DTYPES: Final[dict[int, np.dtype[np.unsignedinteger]]] = {

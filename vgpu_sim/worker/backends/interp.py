@@ -21,7 +21,7 @@ from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, contai
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.backends.turns import Turns
 from vgpu_sim.worker.faults import fault_text, source_places
-from vgpu_sim.worker.runtime import Region
+from vgpu_sim.worker.runtime.binding import Region
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
 
 _TRAPS: Final = {

@@ -16,7 +16,7 @@ from vgpu_sim.perf.topology.transfers import payload
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.observing.observer import Observer
 from vgpu_sim.worker.observing.sampler import Place, predict_counts
-from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.runtime.binding import NativeRuntime
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
 
 _PAGE_BYTES = 4096

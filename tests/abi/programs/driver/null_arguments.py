@@ -8,7 +8,7 @@ import ctypes
 import sys
 from pathlib import Path
 
-from vgpu_sim.native.codegen.library import Function, Parameter, load
+from vgpu_sim.clients.codegen.library import Function, Parameter, load
 
 PTX = b"""
 .version 7.0

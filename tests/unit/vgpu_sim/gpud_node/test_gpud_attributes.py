@@ -204,7 +204,9 @@ NEEDS = {
 
 
 def test_nothing_is_announced_that_the_library_answers_as_not_supported():
-    text = (importlib.resources.files("vgpu_sim.native") / "libcuda" / "functions.toml").read_text()
+    text = (
+        importlib.resources.files("vgpu_sim.clients") / "libcuda" / "functions.toml"
+    ).read_text()
     functions = tomllib.loads(text)["functions"]
     implemented = {one["name"] for one in functions if one.get("class", "absent") != "absent"}
     for instance in instances():

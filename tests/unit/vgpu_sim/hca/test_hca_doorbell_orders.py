@@ -12,7 +12,7 @@ import pytest
 from vgpu_sim.native import build
 
 SUPPORT = Path(__file__).parents[3] / "support" / "native" / "doorbell_orders"
-ENGINE, LIBRARY = build.NATIVE / "hca", build.NATIVE / "libibverbs"
+ENGINE, LIBRARY = build.ENGINE, build.RDMA_CLIENTS / "libibverbs"
 WATCHED = [
     *(ENGINE / f"turns/{name}.c" for name in ("engine", "collect")),
     *(ENGINE / f"base/{name}.c" for name in ("doorbell", "complete")),
@@ -28,7 +28,7 @@ OTHERS = [
 FLAGS = (
     *("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffunction-sections"),
     *(f"-I{one}" for one in (ENGINE, LIBRARY, build.GENERATED / LIBRARY.name)),
-    *(f"-I{one}" for one in (build.CLIENT, build.INCLUDE)),
+    *(f"-I{one}" for one in (build.COMMON, build.INCLUDE)),
 )
 
 Change = tuple[str, str, str]

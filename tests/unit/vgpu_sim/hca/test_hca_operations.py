@@ -10,7 +10,7 @@ from rdma.operations import Extra, Shape, VerbsOpcode
 from rdma.packets import PACKETS, Packet, requests
 from vgpu_sim.native import build
 
-HCA = build.NATIVE / "hca"
+HCA = build.ENGINE
 FOLDERS = ("hca", "libibverbs", "librdmacm", "provider")
 TRANSPORTS = 8
 PROGRAM = r"""
@@ -69,7 +69,7 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
     source, program = tmp_path / "operations.c", tmp_path / "operations"
     source.write_text(PROGRAM)
     command = [build.compiler(), "-std=c11", "-O1", "-ffunction-sections", "-Wl,--gc-sections"]
-    command += [f"-I{HCA}", f"-I{build.INCLUDE}", f"-I{build.CLIENT}"]
+    command += [f"-I{HCA}", f"-I{build.INCLUDE}", f"-I{build.COMMON}"]
     subprocess.run(
         [*command, str(source), str(HCA / "packets/packet.c"), "-o", str(program)], check=True
     )

@@ -47,7 +47,7 @@ def test_devices_announce_what_the_native_runtime_enforces(attribute: Attribute)
 
 
 def test_no_c_file_of_the_worker_has_a_limit_of_its_own() -> None:
-    worker = build.NATIVE / "worker"
+    worker = build.RUNTIME
     own = r"(?<!TESSERA_)\bMAX_(BLOCK|GRID|SHARED|THREADS)\w*\s*="
     assert not [path.name for path in worker.rglob("*.[ch]") if re.search(own, path.read_text())]
 

@@ -60,7 +60,7 @@ class Library:
         native = build.NATIVE
         command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared"]
         command += ["-fPIC", *(f"-I{one / 'librdmacm'}" for one in (native, build.GENERATED))]
-        command += [f"-I{native / 'libibverbs'}", f"-I{build.CLIENT}", f"-I{build.INCLUDE}"]
+        command += [f"-I{native / 'libibverbs'}", f"-I{build.COMMON}", f"-I{build.INCLUDE}"]
         sources = ("addresses.c", "connect.c", "sockets.c")
         command += [str(CALLS), *(str(native / "librdmacm" / one) for one in sources)]
         subprocess.run([*command, "-o", str(output)], check=True)

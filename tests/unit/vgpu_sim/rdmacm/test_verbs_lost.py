@@ -12,10 +12,10 @@ HARNESS = Path(__file__).parents[3] / "support/native/verbs_parts/lost.c"
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    verbs = build.NATIVE / "libibverbs"
+    verbs = build.RDMA_CLIENTS / "libibverbs"
     output = tmp_path_factory.mktemp("lost") / "lost"
-    folders = (verbs, build.CLIENT, build.INCLUDE, build.GENERATED)
-    sources = [*(verbs / "command").glob("*.c"), *build.CLIENT.glob("*.c")]
+    folders = (verbs, build.COMMON, build.INCLUDE, build.GENERATED)
+    sources = [*(verbs / "command").glob("*.c"), *build.COMMON.glob("*.c")]
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += [
         "-ffunction-sections",

@@ -72,9 +72,9 @@ BOTH = [name for name in SENDS if name not in ("atomic write", "one", "one inlin
 @pytest.fixture(scope="module")
 def slots(tmp_path_factory) -> dict[tuple[str, str], tuple[int, int, int, bytes]]:
     """By way and request: an errno, how many are in the ring, how often it rang, and the slot."""
-    verbs, output = build.NATIVE / "libibverbs", tmp_path_factory.mktemp("slots") / "slots"
+    verbs, output = build.RDMA_CLIENTS / "libibverbs", tmp_path_factory.mktemp("slots") / "slots"
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    command += [f"-I{verbs}", f"-I{build.CLIENT}", f"-I{build.INCLUDE}", str(PROGRAM)]
+    command += [f"-I{verbs}", f"-I{build.COMMON}", f"-I{build.INCLUDE}", str(PROGRAM)]
     command += [
         *(str(verbs / "posting" / name) for name in ("post.c", "builder.c")),
         "-o",

@@ -8,7 +8,7 @@ import pytest
 
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
-from vgpu_sim.worker.runtime import Region
+from vgpu_sim.worker.runtime.binding import Region
 
 SIZE = 64
 PATTERN = bytes((37 * place + 11) % 256 for place in range(3 * SIZE))

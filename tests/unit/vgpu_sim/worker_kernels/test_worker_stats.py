@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.native import build
-from vgpu_sim.worker.native_records import StatsRecord
+from vgpu_sim.worker.runtime.records import StatsRecord
 
 ROOT = Path(__file__).parents[4]
 HARNESS = ROOT / "tests/support/native/worker_harness/clocked_stats.c"
@@ -18,7 +18,7 @@ ALL = 1 << 16
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("stats")
     flags = ["-std=c11", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    folders = [f"-I{build.NATIVE / 'worker'}", f"-I{build.INCLUDE}"]
+    folders = [f"-I{build.RUNTIME}", f"-I{build.INCLUDE}"]
     output = folder / "clocked_stats.so"
     subprocess.run([build.compiler(), *flags, *folders, str(HARNESS), "-o", output], check=True)
     return output

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[4]
-WORKER = ROOT / "vgpu_sim/native/worker"
-CLIENT = ROOT / "vgpu_sim/native/libcuda"
+WORKER = ROOT / "vgpu_sim/worker/runtime"
+CLIENT = ROOT / "vgpu_sim/clients/libcuda"
 HARNESS = ROOT / "tests/support/native/worker_harness"
 INCLUDE = ROOT / "vgpu_sim/native/generated/include"
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from cuda.bindings import driver
 
+from vgpu_sim.clients.codegen import library, outputs, page
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen import library, outputs, page
 
-LIBCUDA = build.NATIVE / "libcuda"
+LIBCUDA = build.CLIENTS / "libcuda"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_the_page_of_a_library_is_fresh(sources):
     pages = outputs.pages(library.load(sources))
     assert pages
     for path, text in pages.items():
-        assert path.read_text() == text, f"{path.name}: run python -m vgpu_sim.native.codegen"
+        assert path.read_text() == text, f"{path.name}: run python -m vgpu_sim.clients.codegen"
 
 
 @pytest.mark.parametrize("sources", outputs.LIBRARIES, ids=lambda path: path.name)
@@ -66,7 +66,9 @@ def test_a_file_that_is_right_already_is_left_and_one_too_many_removed(generated
 
 def test_every_client_library_is_generated():
     built = {part.folder for part in build.parts() if part.shared}
-    own = {build.NATIVE / build.PROVIDER}  # libibverbs' objects, with the provider's few symbols
+    own = {
+        build.RDMA_CLIENTS / build.PROVIDER
+    }  # libibverbs' objects, with the provider's few symbols
     assert built - own == set(outputs.LIBRARIES)
     assert own < built
 
@@ -115,7 +117,7 @@ def test_the_header_of_handles_and_structures_compiles_alone(tmp_path, generated
 def test_every_variable_that_is_read_is_documented():
     """And each is read in one file of its library."""
     for sources, documented in (
-        (build.CLIENT, page.client_variables()),
+        (build.COMMON, page.client_variables()),
         (LIBCUDA, library.load(LIBCUDA).variables),
     ):
         readers = [path for path in sources.rglob("*.c") if "getenv(" in path.read_text()]
@@ -125,5 +127,5 @@ def test_every_variable_that_is_read_is_documented():
 
 
 def test_what_every_client_library_stands_on_names_none_of_them():
-    for path in build.CLIENT.iterdir():
+    for path in build.COMMON.iterdir():
         assert "cuda" not in path.read_text().lower(), path.name

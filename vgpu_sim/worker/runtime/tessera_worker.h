@@ -1,4 +1,4 @@
-/* The worker's native runtime as Python (vgpu_sim.worker.runtime) and the C tests see it.
+/* The worker's native runtime as Python (vgpu_sim.worker.runtime.binding) and the C tests see it.
  *
  * One process is one context, so there is one runtime per process and no handle. Functions that
  * return int answer 0 or a negative errno. Ordering rules: docs/launch-protocol.md. */

@@ -1,4 +1,4 @@
-"""Write the generated files of every client library: ``python -m vgpu_sim.native.codegen``.
+"""Write the generated files of every client library: ``python -m vgpu_sim.clients.codegen``.
 
 Its C goes into ``vgpu_sim/native/generated`` (``python -m vgpu_sim.native.build`` does the same
 before it compiles), its page into ``docs``.
@@ -6,7 +6,7 @@ before it compiles), its page into ``docs``.
 
 import argparse
 
-from vgpu_sim.native.codegen import outputs
+from vgpu_sim.clients.codegen import outputs
 
 
 def main() -> None:
@@ -17,6 +17,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     argparse.ArgumentParser(
-        prog="python -m vgpu_sim.native.codegen", description=__doc__
+        prog="python -m vgpu_sim.clients.codegen", description=__doc__
     ).parse_args()
     main()

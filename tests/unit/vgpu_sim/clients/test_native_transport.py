@@ -35,8 +35,8 @@ def connect(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("transport")
     (directory / "connect.c").write_text(PROGRAM)
     command = [build.compiler(), "-std=c11", "-O1", "-g", *build.SANITIZERS["address"]]
-    command += [f"-I{build.CLIENT}", f"-I{build.INCLUDE}", str(directory / "connect.c")]
-    command += [str(build.CLIENT / "transport.c"), "-o", str(directory / "connect")]
+    command += [f"-I{build.COMMON}", f"-I{build.INCLUDE}", str(directory / "connect.c")]
+    command += [str(build.COMMON / "transport.c"), "-o", str(directory / "connect")]
     subprocess.run(command, check=True)
     return directory / "connect"
 

@@ -8,8 +8,8 @@ unsupported names), ``resolver.c`` (the table behind a look-up by name), ``statu
 
 from pathlib import Path
 
+from vgpu_sim.clients.codegen import library, page, render
 from vgpu_sim.hal.header import GENERATED, write_files
-from vgpu_sim.native.codegen import library, page, render
 
 NATIVE = Path(__file__).parents[1]
 ROOT = NATIVE.parents[1]

@@ -16,7 +16,7 @@ UNIT = 256
 @pytest.fixture(scope="module")
 def library(tmp_path_factory) -> ctypes.CDLL:
     output = tmp_path_factory.mktemp("slab") / "slab.so"
-    client = build.NATIVE / "libcuda"
+    client = build.CLIENTS / "libcuda"
     source = client / "memory" / "slab.c"
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-Wall", "-Werror"]
     subprocess.run([*command, f"-I{client}", str(source), "-o", str(output)], check=True)

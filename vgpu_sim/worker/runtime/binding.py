@@ -1,4 +1,4 @@
-"""Binding of the worker's native runtime (``vgpu_sim/native/worker/tessera_worker.h``)."""
+"""Binding of the worker's native runtime (``vgpu_sim/worker/runtime/tessera_worker.h``)."""
 
 import ctypes
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.hal import abi, ports
-from vgpu_sim.worker import native_records as records
 from vgpu_sim.worker.faults import fault_detail
-from vgpu_sim.worker.native_records import Call, Callback, Observer
 from vgpu_sim.worker.pipes import PIPES
+from vgpu_sim.worker.runtime import records
+from vgpu_sim.worker.runtime.records import Call, Callback, Observer
 
 LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_worker.so"
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
+from vgpu_sim.clients.codegen.library import Function, Library, Page
 from vgpu_sim.hal import header
-from vgpu_sim.native.codegen.library import Function, Library, Page
 
 NATIVE = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -76,7 +76,7 @@ def render_page(library: Library, page: Page) -> str:
     lines = [
         f"# {page.title}: what is supported",
         "",
-        f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.codegen`.",
+        f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.clients.codegen`.",
         "",
         f"`{library.soname}` exports {len(library.functions)} symbols; {len(done)} are implemented."
         f" The others answer `{library.unsupported}` ({library.unsupported_code()}),"

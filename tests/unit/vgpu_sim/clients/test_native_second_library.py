@@ -1,4 +1,4 @@
-"""The generator and ``native/client`` carry a second library with statuses of its own."""
+"""The generator and ``clients/common`` carry a second library with statuses of its own."""
 
 import subprocess
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.clients.codegen import library, outputs
 from vgpu_sim.native import build
-from vgpu_sim.native.codegen import library, outputs
 
 LIBRARY = """
 soname = "libtoy.so.1"

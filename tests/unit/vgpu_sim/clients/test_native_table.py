@@ -20,7 +20,7 @@ VARIABLE = ctypes.sizeof(messages.VariableRecord)
 def read(tmp_path_factory):
     """Return tsr_table_read as a function of bytes: whether they are taken."""
     output = tmp_path_factory.mktemp("table") / "table.so"
-    client = build.NATIVE / "libcuda"
+    client = build.CLIENTS / "libcuda"
     source = client / "modules" / "table.c"
     command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
     command += [f"-I{client}", f"-I{build.INCLUDE}", str(source), "-o", str(output)]

@@ -12,12 +12,12 @@ SOURCES = ("exchange/ring.c", "exchange/wait.c", "exchange/doorbell.c", "base/ob
 
 
 def compile_harness(output: Path, sanitizer: str) -> Path:
-    client = build.NATIVE / "libcuda"
+    client = build.CLIENTS / "libcuda"
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
     command += [
         f"-fsanitize={sanitizer}",
         f"-I{client}",
-        f"-I{build.CLIENT}",
+        f"-I{build.COMMON}",
         f"-I{build.INCLUDE}",
         str(HARNESS),
     ]

@@ -1,4 +1,4 @@
-"""Structures of the worker's native runtime (``vgpu_sim/native/worker/tessera_worker.h``)."""
+"""Structures of the worker's native runtime (``vgpu_sim/worker/runtime/tessera_worker.h``)."""
 
 import ctypes
 from ctypes import c_char, c_int32, c_uint32, c_uint64, c_void_p
