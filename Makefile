@@ -115,8 +115,8 @@ venv: .venv/.installed
 # The C parts are compiled by the build hook, so their sources are what the installation depends on,
 # and what the hook generates C from.
 .venv/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard rdma/*.py vgpu_sim/hal/*.py) \
-    $(shell find vgpu_sim/native -type f -not -path '*/native/lib/*' -not -path '*/native/generated/*' \
-      -not -path '*/__pycache__/*')
+    $(shell find vgpu_sim/native vgpu_sim/clients vgpu_sim/worker/runtime -type f \
+      -not -path '*/native/lib/*' -not -path '*/native/generated/*' -not -path '*/__pycache__/*')
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
 	@echo "Installing into .venv ($(PYTHON))"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv

@@ -57,7 +57,7 @@ def _part_again(part: build.Part, changed: Path, objects: Path, directory: Path)
 
 
 def _runs(command: list[str]) -> bool:
-    return subprocess.run(command, cwd=build.NATIVE, check=False).returncode == 0
+    return subprocess.run(command, cwd=build.ROOT, check=False).returncode == 0
 
 
 if __name__ == "__main__":

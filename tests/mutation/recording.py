@@ -19,12 +19,15 @@ NOTED = (
     *("-Og", "-fno-inline", "-fsanitize-coverage=trace-pc", "-Wno-error"),
     *("-fno-reorder-blocks", "-fno-crossjumping"),
 )
-_NATIVE = "vgpu_sim/native"
 # One in each library: the provider has the verbs' own.
-_NOTING = ("libcuda", "libnvml", "libibverbs", "librdmacm", "worker", "hca", "nvidia_smi")
+_NOTING = (
+    *("vgpu_sim/clients/libcuda", "vgpu_sim/clients/libnvml", "vgpu_sim/clients/nvidia_smi"),
+    *("vgpu_sim/native/libibverbs", "vgpu_sim/native/librdmacm"),
+    *("vgpu_sim/worker/runtime", "vgpu_sim/native/hca"),
+)
 _CALL = re.compile(r"^ *([0-9a-f]+):\t.*\bcall.*<__sanitizer_cov_trace_pc")
 _FOLLOWING = re.compile(r"^ *([0-9a-f]+):\t")
-_PLACE = re.compile(r"^(?:native/)+(\S+\.c):(\d+)")
+_PLACE = re.compile(r"^(?:\./)+(\S+\.c):(\d+)")
 
 
 def record(root: Path, scratch: Path, rooms: Sequence[Room], reach: Reach, output: Path) -> None:
@@ -32,7 +35,7 @@ def record(root: Path, scratch: Path, rooms: Sequence[Room], reach: Reach, outpu
     tree, notes = Tree(root, scratch / "recorded"), scratch / "notes"
     prepare(tree.directory, notes)
     assert tree.builds(), "it does not compile so that it notes what runs"
-    libraries = Libraries(tree.directory / _NATIVE / "lib")
+    libraries = Libraries(tree.directory / "vgpu_sim/native/lib")
     beginnings = libraries.beginnings()
     texts = {name: (root / name).read_text(encoding="utf-8") for name in beginnings}
     reach.begin(texts, beginnings)
@@ -58,9 +61,9 @@ def prepare(tree: Path, notes: Path) -> None:
     notes.mkdir()
     for folder in _NOTING:
         noting = (Path(__file__).parent / "reached.c").read_text(encoding="utf-8")
-        target = tree / _NATIVE / folder / "reached.c"
+        target = tree / folder / "reached.c"
         target.write_text(noting.replace("REACHED", json.dumps(str(notes)), 1), encoding="utf-8")
-    build = tree / _NATIVE / "build.py"
+    build = tree / "vgpu_sim/native/build.py"
     flags = ", ".join(map(json.dumps, NOTED))
     text = build.read_text(encoding="utf-8")
     assert text.count('"-O2",\n') == 1
@@ -119,5 +122,5 @@ def _places(library: Path) -> dict[int, tuple[str, int]]:
     for address, row in zip(behind, answer, strict=True):
         found = _PLACE.match(row)
         if found:
-            places[address] = (f"{_NATIVE}/{found[1]}", int(found[2]))
+            places[address] = (found[1], int(found[2]))
     return places

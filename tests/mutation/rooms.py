@@ -8,28 +8,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _UNIT = "tests/unit/vgpu_sim"
-_NATIVE = "vgpu_sim/native"
+_CLIENTS = "vgpu_sim/clients"
+_RUNTIME = "vgpu_sim/worker/runtime"
+_ENGINE = "vgpu_sim/native/hca"
+_RDMA_CLIENTS = "vgpu_sim/native"
 # Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
 _COMPILE = {
-    "clients/test_native_slab.py": ("libcuda/memory/slab.c",),
-    "clients/test_native_table.py": ("libcuda/modules/table.c",),
-    "clients/test_native_transport.py": ("client/transport.c",),
+    "clients/test_native_slab.py": (f"{_CLIENTS}/libcuda/memory/slab.c",),
+    "clients/test_native_table.py": (f"{_CLIENTS}/libcuda/modules/table.c",),
+    "clients/test_native_transport.py": (f"{_CLIENTS}/common/transport.c",),
     "clients/test_native_ring.py": tuple(
-        f"libcuda/{n}.c"
+        f"{_CLIENTS}/libcuda/{n}.c"
         for n in ("exchange/ring", "exchange/wait", "exchange/doorbell", "base/objects")
     ),
-    "worker_process/test_worker_native.py": ("worker",),
-    "worker_kernels/test_worker_stats.py": ("worker/requests/stats.c",),
+    "worker_process/test_worker_native.py": (_RUNTIME,),
+    "worker_kernels/test_worker_stats.py": (f"{_RUNTIME}/requests/stats.c",),
 }
 _COMPILE_HCA = {
-    "hca/test_hca_part_pace.py": ("hca/wire/pace.c", "hca/base/rates.c"),
-    "hca/test_hca_part_rate.py": ("hca/wire/rate.c", "hca/base/rates.c"),
-    "hca/test_hca_part_send.py": ("hca/wire/send.c", "hca/wire/ways.c", "hca/packets/icrc.c"),
+    "hca/test_hca_part_pace.py": (f"{_ENGINE}/wire/pace.c", f"{_ENGINE}/base/rates.c"),
+    "hca/test_hca_part_rate.py": (f"{_ENGINE}/wire/rate.c", f"{_ENGINE}/base/rates.c"),
+    "hca/test_hca_part_send.py": tuple(
+        f"{_ENGINE}/{name}.c" for name in ("wire/send", "wire/ways", "packets/icrc")
+    ),
 }
 _COMPILE_VERBS = {
-    "rdmacm/test_verbs_slots.py": ("libibverbs/posting/builder.c", "libibverbs/posting/post.c"),
+    "rdmacm/test_verbs_slots.py": tuple(
+        f"{_RDMA_CLIENTS}/libibverbs/posting/{name}.c" for name in ("builder", "post")
+    ),
     "rdmacm/test_rdmacm_requests.py": tuple(
-        f"librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
+        f"{_RDMA_CLIENTS}/librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
     ),
 }
 # Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
@@ -219,7 +226,10 @@ ROOMS = (
     ),
     Room(
         "native",
-        tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("client", "libcuda", "worker")),
+        (
+            *(f"{_CLIENTS}/{part}/**/*.c" for part in ("common", "libcuda")),
+            f"{_RUNTIME}/**/*.c",
+        ),
         (
             tuple(f"{_UNIT}/{test}" for test in _COMPILE),
             (
@@ -227,16 +237,13 @@ ROOMS = (
                 f"{_UNIT}/**/test_worker_faults.py",
                 f"{_UNIT}/**/test_worker_end_to_end.py",
             ),
-            (f"{_UNIT}/native/test_native_*.py", "tests/integration/run/test_run_programs.py"),
+            (f"{_UNIT}/*/test_native_*.py", "tests/integration/run/test_run_programs.py"),
         ),
-        {
-            f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
-            for test, seen in _COMPILE.items()
-        },
+        {f"{_UNIT}/{test}": seen for test, seen in _COMPILE.items()},
     ),
     Room(
         "hca",
-        (f"{_NATIVE}/hca/**/*.c",),
+        (f"{_ENGINE}/**/*.c",),
         (
             (*(f"{_UNIT}/{test}" for test in _COMPILE_HCA), *_HCA_TESTS),
             (
@@ -247,14 +254,11 @@ ROOMS = (
             ),
             ("tests/integration/**/test_run_hca*.py",),
         ),
-        {
-            f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
-            for test, seen in _COMPILE_HCA.items()
-        },
+        {f"{_UNIT}/{test}": seen for test, seen in _COMPILE_HCA.items()},
     ),
     Room(
         "libnvml",
-        (f"{_NATIVE}/libnvml/**/*.c", f"{_NATIVE}/nvidia_smi/**/*.c"),
+        (f"{_CLIENTS}/libnvml/**/*.c", f"{_CLIENTS}/nvidia_smi/**/*.c"),
         (
             ("tests/abi/**/test_nvml_*.py", "tests/golden/nvidia_smi"),
             (
@@ -265,7 +269,7 @@ ROOMS = (
     ),
     Room(
         "verbs",
-        tuple(f"{_NATIVE}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
+        tuple(f"{_RDMA_CLIENTS}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
         (
             (
                 *(f"{_UNIT}/{test}" for test in _COMPILE_VERBS),
@@ -279,10 +283,7 @@ ROOMS = (
                 "tests/integration/rdma/test_hcad_killed.py",
             ),
         ),
-        {
-            f"{_UNIT}/{test}": tuple(f"{_NATIVE}/{p}" for p in seen)
-            for test, seen in _COMPILE_VERBS.items()
-        },
+        {f"{_UNIT}/{test}": seen for test, seen in _COMPILE_VERBS.items()},
     ),
 )
 LAST = frozenset(

@@ -146,15 +146,14 @@ int answer(int asked) {
 @pytest.fixture
 def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> build.Part:
     """One library of two sources, of which the second returns 1."""
-    native = tmp_path / "native"
-    (native / "hca").mkdir(parents=True)
-    (native / "include").mkdir()
+    (tmp_path / "engine").mkdir()
+    (tmp_path / "include").mkdir()
     exported = '__attribute__((visibility("default"))) '
     text = _TOY.replace("int answer(int);", f"int other(void);\n{exported}int answer(int);")
-    (native / "hca/answer.c").write_text(text)
-    (native / "hca/other.c").write_text("int other(void);\nint other(void) { return 1; }\n")
-    part = build.Part(native / "hca", "libtoy.so", include=native / "include")
-    monkeypatch.setattr(build, "NATIVE", native)
+    (tmp_path / "engine/answer.c").write_text(text)
+    (tmp_path / "engine/other.c").write_text("int other(void);\nint other(void) { return 1; }\n")
+    part = build.Part(tmp_path / "engine", "libtoy.so", include=tmp_path / "include")
+    monkeypatch.setattr(build, "ROOT", tmp_path)
     monkeypatch.setattr(build, "parts", lambda generated: (part,))
     (tmp_path / "lib").mkdir()
     return part
@@ -187,24 +186,24 @@ def test_what_runs_is_noted_even_where_the_process_is_killed(
     tool: dict[str, ModuleType], toy: build.Part, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording = tool["recording"]
-    (tmp_path / "vgpu_sim").mkdir()
-    (tmp_path / "vgpu_sim/native").symlink_to(toy.folder.parent)
-    shutil.copy(_ROOT / "vgpu_sim/native/build.py", toy.folder.parent)
-    monkeypatch.setattr(recording, "_NOTING", ("hca",))
+    builder = tmp_path / "vgpu_sim/native/build.py"
+    builder.parent.mkdir(parents=True)
+    shutil.copy(_ROOT / "vgpu_sim/native/build.py", builder)
+    monkeypatch.setattr(recording, "_NOTING", ("engine",))
     recording.prepare(tmp_path, tmp_path / "notes")
-    written = (toy.folder.parent / "build.py").read_text()
+    written = builder.read_text()
     assert all(f'"{flag}"' in written for flag in recording.NOTED)
     monkeypatch.setattr(build, "_FLAGS", (*build._FLAGS, *recording.NOTED))
     library = build.build(toy, tmp_path / "lib")
     libraries = recording.Libraries(tmp_path / "lib")
-    answer = "vgpu_sim/native/hca/answer.c"
+    answer = "engine/answer.c"
     assert {5, 6, 8} <= libraries.beginnings()[answer]
     for asked, ran in ((7, {5, 8}), (1, {5, 6})):
         program = f"import ctypes; ctypes.CDLL({str(library)!r}).answer({asked})"
         subprocess.run([sys.executable, "-c", program], check=False)
         found = libraries.take(tmp_path / "notes")
         assert found[answer] & {5, 6, 8} == ran
-        assert ("vgpu_sim/native/hca/other.c" in found) == (8 in ran)
+        assert ("engine/other.c" in found) == (8 in ran)
     assert libraries.take(tmp_path / "notes") == {}
 
 

@@ -1,1 +1,1 @@
-"""The parts in C: the client libraries that programs load, and the context worker's runtime."""
+"""The build of all C: into ``lib``, with what is generated in ``generated``."""

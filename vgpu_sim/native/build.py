@@ -21,14 +21,21 @@ from vgpu_sim.clients.codegen import outputs
 from vgpu_sim.hal import header
 
 NATIVE = Path(__file__).parent
+# What names of sources begin below: in debug information, and in the tests.
+ROOT = outputs.ROOT
 LIBRARIES = NATIVE / "lib"
 # C that is generated: a folder for each client library, and the contracts' headers.
 GENERATED = header.GENERATED
 # Not in LIBRARIES: what is there goes into wheels.
-SANITIZED = NATIVE.parents[1] / "out"
+SANITIZED = ROOT / "out"
 INCLUDE = header.INCLUDE
+CLIENTS = outputs.CLIENTS
+RDMA_CLIENTS = outputs.RDMA_CLIENTS
 # Linked into every client library: transport, slices, variables, log and trace.
-CLIENT = NATIVE / "client"
+COMMON = CLIENTS / "common"
+# What the worker's processes load, and the HCA's engine, which hcad loads.
+RUNTIME = ROOT / "vgpu_sim" / "worker" / "runtime"
+ENGINE = NATIVE / "hca"
 # Where libibverbs.so.1 is, away from libcuda.so.1: who wants a GPU keeps the system's verbs.
 RDMA = "rdma"
 # Where what the system's libibverbs may load is.
@@ -116,11 +123,11 @@ def client_part(
             *_TLS_DESCRIPTORS.get(platform.machine(), ()),
             f"-I{folder}",
             f"-I{generated}",
-            f"-I{CLIENT}",
+            f"-I{COMMON}",
             f"-Wl,--version-script={generated / 'exports.map'}",
             f"-Wl,-soname,{soname},-z,nodelete",
         ),
-        (CLIENT,),
+        (COMMON,),
         subfolder,
         needs,
         generated=generated,
@@ -133,7 +140,7 @@ def provider_part(verbs: Part) -> Part:
 
     Whoever loads it has ``verbs_register_driver_34`` and what else is undefined.
     """
-    folder = NATIVE / "provider"
+    folder = RDMA_CLIENTS / "provider"
     assert verbs.generated
     return Part(
         folder,
@@ -141,11 +148,11 @@ def provider_part(verbs: Part) -> Part:
         flags=(
             *_PORTABLE,
             *_TLS_DESCRIPTORS.get(platform.machine(), ()),
-            *(f"-I{one}" for one in (folder, verbs.folder, verbs.generated, CLIENT)),
+            *(f"-I{one}" for one in (folder, verbs.folder, verbs.generated, COMMON)),
             f"-Wl,--version-script={folder / 'exports.map'}",
             "-Wl,-z,undefs,-z,nodelete",
         ),
-        shared=(verbs.folder, CLIENT),
+        shared=(verbs.folder, COMMON),
         subfolder=PROVIDER,
         without=(verbs.generated / "entry.c", verbs.folder / "device" / "drivers.c"),
         generated=verbs.generated,
@@ -156,28 +163,28 @@ def provider_part(verbs: Part) -> Part:
 def parts(generated: Path = GENERATED) -> tuple[Part, ...]:
     """Return everything that is built, its generated sources below ``generated``."""
 
-    def client(name: str, soname: str, subfolder: str = "", needs: tuple[Part, ...] = ()) -> Part:
-        return client_part(NATIVE / name, soname, subfolder, needs, generated)
+    def client(folder: Path, soname: str, subfolder: str = "", *needs: Part) -> Part:
+        return client_part(folder, soname, subfolder, needs, generated)
 
-    def own(name: str, library: str) -> Part:
-        return Part(NATIVE / name, library, flags=(f"-I{NATIVE / name}",), include=include)
+    def own(folder: Path, library: str) -> Part:
+        return Part(folder, library, flags=(f"-I{folder}",), include=include)
 
     include = generated / INCLUDE.name
-    verbs = client("libibverbs", "libibverbs.so.1", RDMA)
+    verbs = client(RDMA_CLIENTS / "libibverbs", "libibverbs.so.1", RDMA)
     return (
-        client("libcuda", "libcuda.so.1"),
-        client("libnvml", "libnvidia-ml.so.1"),
+        client(CLIENTS / "libcuda", "libcuda.so.1"),
+        client(CLIENTS / "libnvml", "libnvidia-ml.so.1"),
         verbs,
-        client("librdmacm", "librdmacm.so.1", RDMA, (verbs,)),
+        client(RDMA_CLIENTS / "librdmacm", "librdmacm.so.1", RDMA, verbs),
         provider_part(verbs),
-        own("worker", "libtessera_worker.so"),
-        own("hca", "libtessera_hca.so"),
+        own(RUNTIME, "libtessera_worker.so"),
+        own(ENGINE, "libtessera_hca.so"),
         Part(
-            NATIVE / "nvidia_smi",
+            CLIENTS / "nvidia_smi",
             "nvidia-smi",
             # NVML beside it, where the loader is not led to another one (and containers have it).
             flags=(
-                f"-I{NATIVE / 'nvidia_smi'}",
+                f"-I{CLIENTS / 'nvidia_smi'}",
                 *_OLD_GLIBC.get(_SYSTEM, ("-ldl",)),
                 "-Wl,-rpath,$ORIGIN/..",
             ),
@@ -220,9 +227,10 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
     flags = [*kind, *(flag for flag in _FLAGS if not (sanitize and "z,defs" in flag))]
     sources = map(str, part.sources())
     # Debug information says where a line is in the project, not on the machine that compiled it.
-    flags.append(f"-ffile-prefix-map={NATIVE}=native")
-    if not part.include.is_relative_to(NATIVE):  # generated elsewhere, for a wheel
-        flags.append(f"-ffile-prefix-map={part.include.parent}=native/{GENERATED.name}")
+    flags.append(f"-ffile-prefix-map={ROOT}=.")
+    if not part.include.is_relative_to(ROOT):  # generated elsewhere, for a wheel
+        place = GENERATED.relative_to(outputs.ROOT)
+        flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
     if part.needs:  # found beside this one, wherever that is
         flags.append("-Wl,-rpath,$ORIGIN")
     needed = [str(libraries / one.library) for one in part.needs]
@@ -250,7 +258,7 @@ def digest(part: Part, cc: str, sanitize: str | None = None) -> str:
     found.update(version.stdout)
     for path in sorted(inputs):
         if path.suffix in {".c", ".def", ".h", ".map"}:
-            found.update(str(os.path.relpath(path, NATIVE)).encode() + b"\0" + path.read_bytes())
+            found.update(str(os.path.relpath(path, ROOT)).encode() + b"\0" + path.read_bytes())
     return found.hexdigest()
 
 
@@ -284,7 +292,7 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
             fresh = Path(scratch) / part.library
             run = subprocess.run(
                 command(part, cc, sanitize, fresh, folder),
-                cwd=NATIVE,
+                cwd=ROOT,
                 capture_output=True,
                 text=True,
                 check=False,

@@ -13,12 +13,17 @@ from vgpu_sim.native import build
 CALLS = {"EM_X86_64": {4}, "EM_AARCH64": {282, 283}}
 
 
+def name_of(source: Path) -> str:
+    """Return what a source is called here: its path below the root."""
+    return str(source.relative_to(build.ROOT))
+
+
 def compile_objects(part: build.Part, directory: Path) -> dict[str, Path]:
-    """Compile each source of a library by itself; keys are paths below ``native``."""
+    """Compile each source of a library by itself; keys are paths below the root."""
     objects = {}
     flags = [flag for flag in part.flags if not flag.startswith("-Wl,")]
     for source in part.sources():
-        name = str(source.relative_to(build.NATIVE))
+        name = name_of(source)
         objects[name] = directory / name.replace("/", "-").replace(".c", ".o")
         command = [build.compiler(), "-std=c11", "-O0", "-fPIC", "-fvisibility=hidden", *flags]
         command += [f"-I{build.INCLUDE}", "-c", str(source), "-o", str(objects[name])]

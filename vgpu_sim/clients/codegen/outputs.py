@@ -11,9 +11,13 @@ from pathlib import Path
 from vgpu_sim.clients.codegen import library, page, render
 from vgpu_sim.hal.header import GENERATED, write_files
 
-NATIVE = Path(__file__).parents[1]
-ROOT = NATIVE.parents[1]
-LIBRARIES = tuple(NATIVE / name for name in ("libcuda", "libibverbs", "libnvml", "librdmacm"))
+CLIENTS = Path(__file__).parents[1]
+ROOT = CLIENTS.parents[1]
+RDMA_CLIENTS = ROOT / "vgpu_sim" / "native"
+LIBRARIES = (
+    *(CLIENTS / name for name in ("libcuda", "libnvml")),
+    *(RDMA_CLIENTS / name for name in ("libibverbs", "librdmacm")),
+)
 
 
 def sources(made: library.Library) -> dict[str, str]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from vgpu_sim.clients.codegen.library import Function, Library, Page
 from vgpu_sim.hal import header
 
-NATIVE = Path(__file__).parents[1]
+CLIENTS = Path(__file__).parents[1]
 MIB = 1 << 20
 
 
 def client_variables() -> Mapping[str, str]:
     """Return the environment variables that every client library reads, with their meanings."""
-    text = (NATIVE / "client" / "variables.toml").read_text(encoding="ascii")
+    text = (CLIENTS / "common" / "variables.toml").read_text(encoding="ascii")
     variables: Mapping[str, str] = tomllib.loads(text)["variables"]
     return variables
 
@@ -72,7 +72,7 @@ def _unsupported(library: Library, page: Page) -> list[str]:
 def render_page(library: Library, page: Page) -> str:
     """Return the page in Markdown."""
     done = sorted((f for f in library.functions if f.kind), key=lambda f: f.symbol)
-    folder = f"vgpu_sim/native/{library.sources.name}"
+    folder = library.sources.relative_to(CLIENTS.parents[1])
     lines = [
         f"# {page.title}: what is supported",
         "",

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NewType
 
+from vgpu_sim.config import LIBRARIES_DIR
 from vgpu_sim.hal import abi, ports
 from vgpu_sim.worker.faults import fault_detail
 from vgpu_sim.worker.pipes import PIPES
 from vgpu_sim.worker.runtime import records
 from vgpu_sim.worker.runtime.records import Call, Callback, Observer
 
-LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_worker.so"
+LIBRARY_PATH = LIBRARIES_DIR / "libtessera_worker.so"
 
 KernelHandle = NewType("KernelHandle", int)
 

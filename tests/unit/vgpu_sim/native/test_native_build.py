@@ -24,7 +24,7 @@ def sources(tmp_path, monkeypatch):
     shared = (native / "common",)
     include = native / "include"
     part = build.Part(native / "toy", "libtoy.so.1", ("libtoy.so",), shared=shared, include=include)
-    monkeypatch.setattr(build, "NATIVE", native)
+    monkeypatch.setattr(build, "ROOT", native)
     monkeypatch.setattr(build, "parts", lambda generated: (part,))
     return native
 
@@ -109,5 +109,5 @@ def test_no_path_of_this_machine_is_left_in_a_library():
     assert libraries
     for library in libraries:
         content = library.read_bytes()
-        assert str(build.NATIVE).encode() not in content
+        assert str(build.ROOT).encode() not in content
         assert str(build.LIBRARIES).encode() not in content

@@ -1,0 +1,1 @@
+"""C that users' programs load or run: client libraries, ``nvidia-smi``, and their generator."""
