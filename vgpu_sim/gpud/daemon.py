@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from mig.geometry import ComputePlace
-from vgpu_sim.gpud.admin import injection, parameters
-from vgpu_sim.gpud.admin.server import SOCKET_NAME, AdminServer
+from vgpu_sim.gpud.admin import SOCKET_NAME, injection, parameters
 from vgpu_sim.gpud.admin.snapshot import Snapshot
 from vgpu_sim.gpud.contexts import leftovers
 from vgpu_sim.gpud.contexts.exports import Exports
@@ -21,7 +20,6 @@ from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.devices.device_info import device_info
 from vgpu_sim.gpud.devices.inventory import Inventory
-from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.faults.node import Faults
 from vgpu_sim.gpud.limits.budget import Budget, default_budget_bytes
@@ -39,6 +37,8 @@ from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.hal.messages import DeviceInfo
+from vgpu_sim.system.admin_socket.errors import Conflict, RequestError
+from vgpu_sim.system.admin_socket.server import AdminServer
 from vgpu_sim.system.peers import PodUid, pod_of_process
 
 logger = logging.getLogger("tessera.gpud")

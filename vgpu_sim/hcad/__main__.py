@@ -23,9 +23,6 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.engine_library import preload
 from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
-from vgpu_sim.gpud.admin import server as admin_server
-from vgpu_sim.gpud.admin.server import AdminServer
-from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad.cm.server import local_addresses
@@ -40,6 +37,9 @@ from vgpu_sim.hcad.wires import handover_state
 from vgpu_sim.hcad.wires.wires import Wires
 from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system.admin_socket import server as admin_server
+from vgpu_sim.system.admin_socket.events import EventBus
+from vgpu_sim.system.admin_socket.server import AdminServer
 
 LOCK_NAME = "lock"
 ADMIN_NAME = "admin.sock"

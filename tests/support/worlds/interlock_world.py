@@ -33,9 +33,9 @@ from device_plugin.podresources.client import Listing
 from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus, PlacedInstance
 from mig import geometry, planner
-from vgpu_sim.gpud import errors
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
+from vgpu_sim.system.admin_socket import errors
 
 NODE, OWN_POD = "node-1", "agent"
 BOARD = geometry.board("a30")  # four units: collisions are many

@@ -4,10 +4,10 @@ import re
 import uuid
 from typing import Any, Final
 
-from vgpu_sim.gpud.admin.parameters import fields
-from vgpu_sim.gpud.errors import InvalidRequest
 from vgpu_sim.gpud.faults.classes import XIDS, Scope, known
 from vgpu_sim.gpud.faults.injection import LASTING, OF_GPUS, Injection, Kind
+from vgpu_sim.system.admin_socket.errors import InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
 
 MAX_COUNT: Final = 1000
 MAX_DURATION_MS: Final = 7 * 24 * 3600 * 1000

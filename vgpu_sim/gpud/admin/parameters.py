@@ -6,7 +6,6 @@ from typing import Any
 from facts.document import GpuFacts
 from mig.errors import UnknownBoardError
 from mig.geometry import board
-from vgpu_sim.gpud.errors import InvalidRequest
 from vgpu_sim.gpud.limits.sharing import MAX_REPLICAS, Kind, Sharing
 from vgpu_sim.gpud.model import (
     Gpu,
@@ -18,6 +17,7 @@ from vgpu_sim.gpud.model import (
     parse_gpu_uuid,
     parse_instance_uuid,
 )
+from vgpu_sim.system.admin_socket.errors import InvalidRequest
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
 MAX_HOLDERS = 1024  # of one instance: more pods than a kubelet runs

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from mig.geometry import Instance
-from vgpu_sim.gpud.errors import Conflict, InvalidRequest
 from vgpu_sim.gpud.model import ClaimShare, MigInstance
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest
 
 MAX_SHARES: Final = 48
 """Claims that share one instance at most: as many as the device plugin's sharers, so that each has

@@ -13,7 +13,6 @@ from mig.geometry import ComputePlace, Instance
 from mig.planner import rules
 from vgpu_sim.gpud.devices import claim_shares, journal
 from vgpu_sim.gpud.devices.journal import NodeState
-from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest, NotFound
 from vgpu_sim.gpud.model import (
     ClaimShare,
     Gpu,
@@ -24,6 +23,7 @@ from vgpu_sim.gpud.model import (
 )
 from vgpu_sim.hal.address_map import MAX_GPUS
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.system.admin_socket.errors import Conflict, InUse, InvalidRequest, NotFound
 
 
 class Inventory:

@@ -15,7 +15,6 @@ import click
 
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
-from vgpu_sim.gpud.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.faults.classes import IGNORED_XIDS, XID_OF_FAULT, XIDS, Scope, Severity
 from vgpu_sim.gpud.faults.health import Health, State, Times, worst
@@ -25,6 +24,7 @@ from vgpu_sim.gpud.model import Gpu, GpuUuid, MigInstance
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.options import option
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 
 logger = logging.getLogger("tessera.gpud")
 

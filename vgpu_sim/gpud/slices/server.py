@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from vgpu_sim.gpud.errors import HelloRefused, RequestError, RetryLater
+from vgpu_sim.gpud.errors import HelloRefused, RetryLater
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices import hello as hellos, management
 from vgpu_sim.gpud.slices.admission import Admission
@@ -22,6 +22,7 @@ from vgpu_sim.gpud.slices.replies import Replies
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system import foreign, processes, seqpacket
+from vgpu_sim.system.admin_socket.errors import RequestError
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota, Pace, Turnstile
 from vgpu_sim.system.peers import Peer, peer_of, peer_pidfd_of

@@ -15,8 +15,8 @@ from typing import Final
 
 from vgpu_sim.fabric.addresses import Address, address_of_pod, guid_of
 from vgpu_sim.fabric.links import Link
-from vgpu_sim.gpud.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.system import processes
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.system.peers import Peer, PodUid, peer_pidfd_of, pod_of_process
 
 OPEN_WAIT_SECONDS: Final = 2.0

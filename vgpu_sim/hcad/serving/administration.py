@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from vgpu_sim.fabric.links import LINKS
-from vgpu_sim.gpud.admin.parameters import fields
-from vgpu_sim.gpud.errors import InvalidRequest
 from vgpu_sim.hcad.common.functions import Binding, IpAddress
 from vgpu_sim.hcad.serving.pods import PodServer
+from vgpu_sim.system.admin_socket.errors import InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
 Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]

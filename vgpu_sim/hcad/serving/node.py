@@ -26,9 +26,6 @@ import click
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.engine_library import preload
-from vgpu_sim.gpud.admin import server as admin_server
-from vgpu_sim.gpud.admin.server import AdminServer
-from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
 from vgpu_sim.hcad.common.handover_state import Luggage, Row
 from vgpu_sim.hcad.common.quotas import Shares, memory_limit, usable
@@ -40,6 +37,9 @@ from vgpu_sim.hcad.serving.node_server import NodeServer
 from vgpu_sim.hcad.wires.pod_wires import Netd
 from vgpu_sim.options import Given, command_line, option
 from vgpu_sim.system import descriptors, foreign, seqpacket
+from vgpu_sim.system.admin_socket import server as admin_server
+from vgpu_sim.system.admin_socket.events import EventBus
+from vgpu_sim.system.admin_socket.server import AdminServer
 
 logger = logging.getLogger("tessera.hcad")
 

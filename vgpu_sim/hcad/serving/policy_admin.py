@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from rdma import codec
 from rdma.errors import RdmaError
-from vgpu_sim.gpud.admin.parameters import fields
-from vgpu_sim.gpud.errors import Conflict, InvalidRequest
 from vgpu_sim.hcad.policy import memory_rules
 from vgpu_sim.hcad.policy.enforcement import Enforcer
 from vgpu_sim.hcad.policy.successors import StaleTables
 from vgpu_sim.hcad.wires.pod_wires import PodWires
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 """Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""

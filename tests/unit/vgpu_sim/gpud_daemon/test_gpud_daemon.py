@@ -12,11 +12,11 @@ import pytest
 from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.daemon import Daemon
-from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.limits.cgroups.base import Share
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
 from vgpu_sim.gpud.model import InstanceUuid, Owner, new_gpu_uuid
 from vgpu_sim.gpud.options import NodeOptions
+from vgpu_sim.system.admin_socket.errors import Conflict, RequestError
 from vgpu_sim.system.peers import PodUid
 
 GPU = {"uuid": new_gpu_uuid(), "index": 0, "board": "a30"}

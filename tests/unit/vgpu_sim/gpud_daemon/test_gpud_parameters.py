@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from vgpu_sim.gpud.admin import parameters
-from vgpu_sim.gpud.errors import InvalidRequest
 from vgpu_sim.gpud.model import Gpu, Holder
+from vgpu_sim.system.admin_socket.errors import InvalidRequest
 
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
 SLICE = "MIG-11111111-1111-4111-8111-111111111111"

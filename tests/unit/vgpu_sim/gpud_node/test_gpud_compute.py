@@ -15,12 +15,12 @@ from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.devices.device_info import device_info
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.devices.journal import NodeState
-from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import Share
 from vgpu_sim.gpud.limits.sharing import SharingTable
 from vgpu_sim.gpud.model import Gpu, InstanceUuid, MigInstance, new_gpu_uuid
 from vgpu_sim.hal.messages import CI_ATTRIBUTE, GI_ATTRIBUTE
+from vgpu_sim.system.admin_socket.errors import Conflict, InUse, InvalidRequest
 
 H100 = Gpu(new_gpu_uuid(), 0, "h100-80gb")
 THREE = board("h100-80gb").profile("3g.40gb")

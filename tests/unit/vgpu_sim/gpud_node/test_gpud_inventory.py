@@ -4,8 +4,8 @@ import pytest
 
 from facts.document import GpuFacts
 from vgpu_sim.gpud.devices.inventory import Inventory
-from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest, NotFound
 from vgpu_sim.gpud.model import Gpu, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.system.admin_socket.errors import Conflict, InUse, InvalidRequest, NotFound
 
 H100 = Gpu(new_gpu_uuid(), 0, "h100-80gb")
 A30 = Gpu(new_gpu_uuid(), 1, "a30")

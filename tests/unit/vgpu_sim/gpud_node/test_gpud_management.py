@@ -15,7 +15,6 @@ import pytest
 
 from mig.geometry import BOARDS, board
 from vgpu_sim.gpud.admin.snapshot import Snapshot
-from vgpu_sim.gpud.errors import InUse
 from vgpu_sim.gpud.management import processes, profiles, records
 from vgpu_sim.gpud.management.answers import Management
 from vgpu_sim.gpud.management.node import InventoryNode
@@ -39,6 +38,7 @@ from vgpu_sim.hal.management import (
     XidRecord,
 )
 from vgpu_sim.hal.messages import Header, MessageType
+from vgpu_sim.system.admin_socket.errors import InUse
 from vgpu_sim.system.peers import Peer, PodUid
 
 GPU = Gpu(new_gpu_uuid(), 0, "h100-80gb")

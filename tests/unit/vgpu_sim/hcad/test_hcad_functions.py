@@ -13,7 +13,6 @@ import pytest
 
 from vgpu_sim.fabric.addresses import address_of_pod, guid_of
 from vgpu_sim.fabric.links import DEFAULT_LINK, LINKS
-from vgpu_sim.gpud.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.hcad.common.functions import (
     MAX_FUNCTIONS,
     Binding,
@@ -25,6 +24,7 @@ from vgpu_sim.hcad.common.functions import (
 )
 from vgpu_sim.hcad.serving.administration import operations
 from vgpu_sim.hcad.serving.pods import PodServer
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.system.peers import Peer, PodUid
 
 ONE, OTHER = PodUid("11111111-1111-1111-1111-111111111111"), PodUid("2" * 32)

@@ -16,8 +16,6 @@ from rdma.objects import PodFacts
 from support.rigs import rdma_lab
 from support.rigs.rdma_lab import policy
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
-from vgpu_sim.gpud.admin.server import AdminServer
-from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
@@ -28,6 +26,8 @@ from vgpu_sim.hcad.programs import programs
 from vgpu_sim.hcad.serving import policy_admin, server
 from vgpu_sim.hcad.serving.pods import PodServer
 from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system.admin_socket.events import EventBus
+from vgpu_sim.system.admin_socket.server import AdminServer
 from vgpu_sim.system.peers import PodUid
 
 TOKEN = b"t" * messages.TOKEN_BYTES

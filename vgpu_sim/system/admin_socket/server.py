@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from vgpu_sim.gpud.errors import InvalidRequest, RequestError
-from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.system.admin_socket.errors import InvalidRequest, RequestError
+from vgpu_sim.system.admin_socket.events import EventBus
 from vgpu_sim.system.peers import peer_of
 
 logger = logging.getLogger("tessera.gpud")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.gpud.admin import server as server_module
-from vgpu_sim.gpud.admin.server import AdminServer
-from vgpu_sim.gpud.errors import NotFound
-from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.system.admin_socket import server as server_module
+from vgpu_sim.system.admin_socket.errors import NotFound
+from vgpu_sim.system.admin_socket.events import EventBus
+from vgpu_sim.system.admin_socket.server import AdminServer
 
 Ask = Callable[[bytes], Awaitable[Any]]
 
