@@ -6,14 +6,14 @@ Texts in events come from workers, that is from tenants, and end in logs and Kub
 
 import json
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from vgpu_sim.system.admin_socket import events
 
 logger = logging.getLogger("tessera.gpud")
 
 MAX_TEXT_CHARACTERS = 512
-Subscriber = Callable[[dict[str, Any]], None]
 
 # What an operator of a node should see without asking for more.
 _WARNINGS = frozenset(
@@ -64,43 +64,20 @@ def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
             return None
 
 
-class EventBus:
-    """Distributes events. A subscriber must not block; one that raises is a defect.
+class EventBus(events.EventBus):
+    """Logs each event before subscribers get it.
 
-    What a subscriber emits of an event comes after it for everybody: an Xid after its fault.
     ``for_user``: this is one user's run, whose terminal gets sentences instead of records.
     """
 
     def __init__(self, for_user: bool = False) -> None:
+        super().__init__()
         self._for_user = for_user
-        self._subscribers: list[Subscriber] = []
-        self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
-        self._delivers = False
-
-    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Add a subscriber; the function returned removes it."""
-        self._subscribers.append(subscriber)
-
-        def unsubscribe() -> None:
-            if subscriber in self._subscribers:
-                self._subscribers.remove(subscriber)
-
-        return unsubscribe
 
     def emit(self, name: str, /, **fields: Any) -> None:
         """Log and send an event."""
         self._log(name, fields)
-        self._waiting.append((name, fields))
-        if self._delivers:
-            return  # from within a subscriber: it is delivered when its cause has been
-        self._delivers = True
-        try:
-            while self._waiting:
-                one, its = self._waiting.popleft()
-                for subscriber in tuple(self._subscribers):
-                    subscriber({"event": one, **its})
-        finally:
-            self._delivers = False
+        super().emit(name, **fields)
 
     def _log(self, name: str, fields: Mapping[str, Any]) -> None:
         level = logging.WARNING if name in _WARNINGS else logging.INFO

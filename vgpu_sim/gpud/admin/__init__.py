@@ -1,1 +1,3 @@
 """What may be asked of gpud on its own socket: reading requests, and the picture of the node."""
+
+SOCKET_NAME = "gpud.sock"

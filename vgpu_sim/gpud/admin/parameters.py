@@ -18,29 +18,13 @@ from vgpu_sim.gpud.model import (
     parse_instance_uuid,
 )
 from vgpu_sim.system.admin_socket.errors import InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
 MAX_HOLDERS = 1024  # of one instance: more pods than a kubelet runs
 MAX_CLAIMS = 256  # of one holder of an instance: more than can have shares of it
 MAX_BUDGET_BYTES = 1 << 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
-
-
-def fields(params: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
-    """Return the parameters when just these are there, of these types.
-
-    Raises:
-        InvalidRequest: otherwise.
-    """
-    missing, unknown = set(kinds) - set(params), set(params) - set(kinds)
-    if missing or unknown:
-        raise InvalidRequest(
-            f"parameters {sorted(kinds)}: missing {sorted(missing)}, unknown {sorted(unknown)}"
-        )
-    for name, value in params.items():
-        if type(value) is not kinds[name]:
-            raise InvalidRequest(f"{name} is not {kinds[name].__name__}")
-    return params
 
 
 def gpus(entries: list[Any]) -> list[Gpu]:

@@ -1,7 +1,7 @@
 """The administration socket: JSON lines for the node agent and the command line.
 
-Mode 0600, and the peer must have gpud's uid; or others are named, as a daemon that is nobody's user
-but its own needs it. Requests of one connection are answered in order.
+Mode 0600, and the peer must have the daemon's uid, or one of those that the daemon names, where it
+has a user of its own. Requests of one connection are answered in order.
 A connection that does not read what it is sent is closed.
 """
 
@@ -19,9 +19,8 @@ from vgpu_sim.system.admin_socket.errors import InvalidRequest, RequestError
 from vgpu_sim.system.admin_socket.events import EventBus
 from vgpu_sim.system.peers import peer_of
 
-logger = logging.getLogger("tessera.gpud")
+logger = logging.getLogger("tessera.admin")
 
-SOCKET_NAME = "gpud.sock"
 MAX_LINE_BYTES = 1 << 20
 MAX_CONNECTIONS = 32
 MAX_UNSENT_BYTES = 8 << 20
@@ -78,7 +77,7 @@ class AdminServer:
                 return
             await self._serve(reader, writer, unsubscribe)
         except (OSError, asyncio.CancelledError):
-            pass  # gone, or gpud is closing: either way there is nobody to tell
+            pass  # gone, or the daemon is closing: nothing is left to send
         finally:
             for remove in unsubscribe:
                 remove()
@@ -122,7 +121,7 @@ class AdminServer:
         except RequestError as err:
             return number, "", _failure(number, err)
         except Exception as err:
-            # The edge: a defect of ours answers this request and leaves gpud alive.
+            # The edge: a defect of ours answers this request and leaves the daemon alive.
             logger.exception("admin_request_failed method=%s", method)
             return number, "", _failure(number, RequestError(f"internal error: {err}"))
 

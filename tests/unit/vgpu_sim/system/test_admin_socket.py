@@ -44,7 +44,7 @@ def serving(path: Path, act: Callable[[Ask, EventBus], Awaitable[Any]]) -> Any:
     """Serve, and do this with a connection's question and the bus of events."""
 
     async def scenario() -> Any:
-        events = EventBus(for_user=True)
+        events = EventBus()
         server = AdminServer(OPERATIONS, events)
         await server.open(path)
         reader, writer = await asyncio.open_unix_connection(str(path), limit=2 << 20)
