@@ -1,7 +1,7 @@
 """Name every operation of RDMA once, with all that depends on which one it is.
 
 The engine's predicates, packets, completion codes, names and policy verbs are derived from these
-rows: ``vgpu_sim.hal.operations_header`` writes them for C, ``rdma.packets`` those of the wire.
+rows: ``hca.contract.operations_header`` writes them for C, ``rdma.packets`` those of the wire.
 docs/adr/0116 has the recipe for a new row.
 """
 

@@ -17,12 +17,12 @@ from pathlib import Path
 from benchmarks.compile_c import compile_c
 from benchmarks.rdma.neighbour import Program
 from benchmarks.report import Row, Section, machine, table
-from vgpu_sim.fabric.addresses import address_of
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.fabric.engine_library import LIBRARY_PATH
-from vgpu_sim.hal.verbs import VerbsOpcode
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.objects.client_objects import Objects
+from hca.binding.addresses import address_of
+from hca.binding.engine import Engine
+from hca.binding.engine_library import LIBRARY_PATH
+from hca.contract.verbs import VerbsOpcode
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.client_objects import Objects
 from vgpu_sim.native.build import INCLUDE
 
 IDLE = (0, 500, 1000)

@@ -4,7 +4,7 @@ A neighbour writes 8 bytes to another function of its node, one at a time, besid
 all that one function's quota allows and uses it as badly as it can. Each attack is measured after a
 quiet moment of its own; the median is compared with that one's. The engine is in a process of its
 own, as hcad's is. ``--library FILE`` measures another build of the engine, ``--seconds`` how long
-each attack lasts. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/vgpu_sim/hca/test_hca_turns.py``
+each attack lasts. ``HCA_LOAD_SEARCHES=1000 pytest tests/unit/hca/engine/test_hca_turns.py``
 searches for the worst load by units of work.
 """
 
@@ -20,13 +20,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.report import Row, Section, machine, table
-from vgpu_sim.fabric.addresses import address_of
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.fabric.engine_library import LIBRARY_PATH
-from vgpu_sim.hal import hca, hca_objects
-from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsState
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.objects.client_objects import Objects
+from hca.binding.addresses import address_of
+from hca.binding.engine import Engine
+from hca.binding.engine_library import LIBRARY_PATH
+from hca.contract import hca, hca_objects
+from hca.contract.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsState
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.client_objects import Objects
 
 ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 PIECE, PIECES, MESSAGE = 8 << 20, 128, 1 << 30

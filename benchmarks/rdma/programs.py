@@ -99,7 +99,7 @@ def _hcad(run: str, fabric: str) -> int:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"vgpu_sim.hcad" in words and any(
+            if b"hca.daemon" in words and any(
                 word.startswith(run.encode()) and word.endswith(fabric.encode()) for word in words
             ):
                 return int(entry.name)

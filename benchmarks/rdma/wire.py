@@ -18,13 +18,13 @@ from contextlib import ExitStack
 from typing import Final
 
 from benchmarks.report import Row, Section, document, machine, table
-from vgpu_sim.fabric.addresses import Address, address_of
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca
-from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsSend, VerbsState
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.netd.broker import Broker, Opened
-from vgpu_sim.hcad.objects.client_objects import Objects
+from hca.binding.addresses import Address, address_of
+from hca.binding.engine import Engine
+from hca.contract import hca
+from hca.contract.verbs import VerbsAccess, VerbsMask as Mask, VerbsOpcode, VerbsSend, VerbsState
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.netd.broker import Broker, Opened
+from hca.daemon.objects.client_objects import Objects
 
 BLOCK: Final = 64 << 10
 WORKING_SET: Final = 16 << 20
@@ -132,7 +132,7 @@ class _Namespaces:
         command = [
             sys.executable,
             "-m",
-            "vgpu_sim.hcad.netd.broker",
+            "hca.daemon.netd.broker",
             "--socket-fd",
             str(there.fileno()),
         ]

@@ -14,18 +14,18 @@ import sys
 import time
 
 from benchmarks.report import Row, Section, machine, table
+from hca.binding.addresses import address_of
+from hca.binding.engine import Engine
+from hca.contract import hca
+from hca.contract.verbs import VerbsAccess, VerbsMask, VerbsOpcode, VerbsSend, VerbsState
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.client_objects import Objects
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.guard import Guard
+from hca.daemon.policy.parties import Parties, Party
 from rdma.compiling.compiler import Compiler
 from rdma.objects import NamespaceFacts, PodFacts
 from rdma.reading import manifests
-from vgpu_sim.fabric.addresses import address_of
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca
-from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask, VerbsOpcode, VerbsSend, VerbsState
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.objects.client_objects import Objects
-from vgpu_sim.hcad.policy.enforcement import Enforcer
-from vgpu_sim.hcad.policy.guard import Guard
-from vgpu_sim.hcad.policy.parties import Parties, Party
 
 BLOCK = 64 << 10
 WORKING_SET = 32 << 20

@@ -22,8 +22,8 @@ NOTED = (
 # One in each library: the provider has the verbs' own.
 _NOTING = (
     *("vgpu_sim/clients/libcuda", "vgpu_sim/clients/libnvml", "vgpu_sim/clients/nvidia_smi"),
-    *("vgpu_sim/native/libibverbs", "vgpu_sim/native/librdmacm"),
-    *("vgpu_sim/worker/runtime", "vgpu_sim/native/hca"),
+    *("hca/clients/libibverbs", "hca/clients/librdmacm"),
+    *("vgpu_sim/worker/runtime", "hca/engine"),
 )
 _CALL = re.compile(r"^ *([0-9a-f]+):\t.*\bcall.*<__sanitizer_cov_trace_pc")
 _FOLLOWING = re.compile(r"^ *([0-9a-f]+):\t")

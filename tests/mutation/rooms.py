@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 _UNIT = "tests/unit/vgpu_sim"
 _CLIENTS = "vgpu_sim/clients"
 _RUNTIME = "vgpu_sim/worker/runtime"
-_ENGINE = "vgpu_sim/native/hca"
+_ENGINE = "hca/engine"
 _RDMA_CLIENTS = "vgpu_sim/native"
 # Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
 _COMPILE = {
@@ -187,7 +187,7 @@ ROOMS = (
     ),
     Room(
         "hcad",
-        ("vgpu_sim/hcad/**/*.py",),
+        ("hca/daemon/**/*.py",),
         (
             (f"{_UNIT}/hcad/test_hcad_*.py", f"{_UNIT}/rdmacm/test_rdmacm_*.py"),
             _HCA_TESTS,
@@ -200,7 +200,7 @@ ROOMS = (
     ),
     Room(
         "fabric",
-        ("vgpu_sim/fabric/**/*.py",),
+        ("hca/binding/**/*.py",),
         (
             (
                 f"{_UNIT}/fabric/test_qp_*.py",

@@ -15,21 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from hca.contract import cm, hca, hca_engine, hca_frames, hca_objects, operations_header, verbs
 from rdma.verbs import Verb
-from vgpu_sim.hal import (
-    abi,
-    address_map,
-    cm,
-    hca,
-    hca_engine,
-    hca_frames,
-    hca_objects,
-    limits,
-    management,
-    messages,
-    operations_header,
-    verbs,
-)
+from vgpu_sim.hal import abi, address_map, limits, management, messages
 
 # Git ignores it: the build of the native parts writes it.
 GENERATED = Path(__file__).parent.parent / "native" / "generated"

@@ -2,8 +2,8 @@
 
 import errno
 
+from hca.contract.verbs import VerbsStatus as Status
 from support.programs.verbs_tools import run_verbs_program
-from vgpu_sim.hal.verbs import VerbsStatus as Status
 
 
 def test_events_are_acknowledged_one_at_a_time(tmp_path):

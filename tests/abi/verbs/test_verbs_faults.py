@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract import hca
 from support.programs.faulty_program import FaultyProgram, compiled
-from vgpu_sim.hal import hca
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract import verbs
 from vgpu_sim.clients.codegen import library
-from vgpu_sim.hal import verbs
 from vgpu_sim.native import build
 
 INSTALL = "apt-get install libibverbs-dev"

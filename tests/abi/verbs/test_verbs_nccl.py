@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract.verbs import VerbsState, VerbsStatus
 from support.programs import c_programs
 from support.programs.verbs_tools import two_runs
-from vgpu_sim.hal.verbs import VerbsState, VerbsStatus
 
 HEADER = Path("/usr/include/infiniband/verbs.h")
 ERROR = int(VerbsState.ERR)

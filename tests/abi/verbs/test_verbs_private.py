@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.hal.verbs import VerbsOpcode
+from hca.contract.verbs import VerbsOpcode
 from vgpu_sim.native import build
 
 LIBRARY = build.LIBRARIES / build.RDMA / "libibverbs.so.1"

@@ -2,8 +2,8 @@
 
 import errno
 
+from hca.contract.hca import HCA_GIDS, HCA_PKEYS
 from support.programs.verbs_tools import run_verbs_program
-from vgpu_sim.hal.hca import HCA_GIDS, HCA_PKEYS
 
 ENTRIES = 8
 

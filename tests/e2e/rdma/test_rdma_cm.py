@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from hca.contract.verbs import VerbsStatus
 from support.cluster.kubectl import Cluster, until
 from support.cluster.rdma_nodes import HCA, IMAGE, two_with_hcas, wait_programmed
 from support.programs import c_programs
 from support.programs.verbs_tools import compile_with_librdmacm
-from vgpu_sim.hal.verbs import VerbsStatus
 from vgpu_sim.native import build
 
 SLICE = "gpu.tessera.dev/mig-1g.10gb"

@@ -32,8 +32,8 @@ PROGRAM = "ib_read_bw"
 FORGED = b"forged!!"
 ASK = """
 import os, socket, sys
-from vgpu_sim.fabric.wire import NoWire
-from vgpu_sim.hcad.netd.broker import Broker
+from hca.binding.wire import NoWire
+from hca.daemon.netd.broker import Broker
 directory, user, wanted = sys.argv[1:]
 os.chdir(directory)
 os.setgroups([])

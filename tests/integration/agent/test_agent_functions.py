@@ -34,7 +34,7 @@ class Node:
 
     def start_hcad(self) -> None:
         self.directory.mkdir(exist_ok=True)
-        command = ["-m", "vgpu_sim.hcad.serving.node", f"--directory={self.directory}"]
+        command = ["-m", "hca.daemon.serving.node", f"--directory={self.directory}"]
         self.hcad = subprocess.Popen([sys.executable, *command], stderr=subprocess.DEVNULL)
 
     def end_hcad(self) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from hca.binding.wire import WireAddress
+from hca.contract.hca import HCA_MULTICAST_QPN
+from hca.contract.verbs import VerbsOpcode as Op, VerbsQpType
 from support.processes import hcad_process
 from support.processes.hcad_client import ProcessClient, membership
 from support.programs.wire_nodes import NAMES, BridgedNodes, needs_namespaces
 from support.rigs.hca_rig import BASE, Cq, Qp
-from vgpu_sim.fabric.wire import WireAddress
-from vgpu_sim.hal.hca import HCA_MULTICAST_QPN
-from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType
 
 pytestmark = needs_namespaces
 QKEY = 0x01234567

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract import hca
+from hca.contract.hca import HcaMessage
+from hca.contract.hca_objects import HcaDeviceSegment, HcaSegmentDevice
+from hca.contract.verbs import VerbsAccess
 from support.processes import hcad_process
 from support.processes.gpud_process import wait_until
 from support.processes.hcad_process import Connection, member, program
-from vgpu_sim.hal import direct, hca
+from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
-from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice
-from vgpu_sim.hal.verbs import VerbsAccess
 from vgpu_sim.system import python_process
 from vgpu_sim.worker.memory import create_populated
 
@@ -133,7 +134,7 @@ def test_a_node_s_hcad_listens_for_its_gpud(tmp_path: Path) -> None:
     with subprocess.Popen(
         python_process.module_command(
             *(
-                "vgpu_sim.hcad.serving.node",
+                "hca.daemon.serving.node",
                 "--directory",
                 str(tmp_path),
                 "--ready-file",

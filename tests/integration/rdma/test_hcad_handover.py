@@ -11,6 +11,10 @@ from typing import Any
 
 import pytest
 
+from hca.contract import hca
+from hca.contract.cm import CmMessage
+from hca.contract.hca import HcaMessage
+from hca.daemon.serving import handover
 from rdma import codec
 from support.processes import hcad_process
 from support.processes.gpud_process import wait_until
@@ -20,10 +24,6 @@ from support.processes.tessera_run import environment
 from support.programs.verbs_tools import free_port, hcad_of, listens, needed, run_hca
 from support.rigs import rdma_lab
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
-from vgpu_sim.hal import hca
-from vgpu_sim.hal.cm import CmMessage
-from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hcad.serving import handover
 
 TOKEN = b"t" * 32
 
@@ -148,7 +148,7 @@ def test_a_successor_without_a_predecessor_says_so(tmp_path):
     reading, writing = os.pipe()
     done = subprocess.run(
         [
-            *hcad_process.python_process.module_command("vgpu_sim.hcad"),
+            *hcad_process.python_process.module_command("hca.daemon"),
             *("--directory", tmp_path, "--ready-fd", str(writing), "--memory", "1", "--take-over"),
         ],
         env=hcad_process.python_process.module_environment(),

@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
+from hca.contract import hca
+from hca.contract.cm import CmMessage
+from hca.contract.hca import HcaHello, HcaMessage
 from rdma import codec
 from support.processes import hcad_process
 from support.processes.hcad_process import queue_pair, region
 from support.rigs import rdma_lab
 from support.scripts import node_hcad
 from vgpu_sim.cli.clients.admin import AdminClient, GpudError
-from vgpu_sim.hal import hca
-from vgpu_sim.hal.cm import CmMessage
-from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.system import seqpacket
 
 FUNCTION = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract import hca
+from hca.contract.cm import CmMessage
+from hca.contract.hca import HcaMessage
 from support.processes import hcad_process
 from support.processes.hcad_process import Connection, hello, member, program, queue_pair, region
-from vgpu_sim.hal import hca
-from vgpu_sim.hal.cm import CmMessage
-from vgpu_sim.hal.hca import HcaMessage
 
 HOG, OTHER = b"h" * 32, b"o" * 32
 PROMPT_SECONDS = 60.0  # of a machine on which others work, too

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract.verbs import VerbsState, VerbsStatus as Status
+from hca.daemon.serving import filter as calls_filter
 from support.oracles import bpf
 from support.processes import hcad_process
 from support.rigs.hca_rig import Pair, write
-from vgpu_sim.hal.verbs import VerbsState, VerbsStatus as Status
-from vgpu_sim.hcad.serving import filter as calls_filter
 
 ROOT = Path(__file__).parents[3]
 PROBE = ROOT / "tests/support/scripts/hcad_probe.py"

@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract import cm, hca
+from hca.contract.cm import CmEvent, CmEventType as Event, CmMessage, CmPortSpace
+from hca.daemon.serving.server import SOCKET_NAME
 from support.processes.gpud_process import wait_until
 from support.processes.tessera_run import environment
-from vgpu_sim.hal import cm, hca, messages
-from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmMessage, CmPortSpace
+from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad.serving.server import SOCKET_NAME
 
 SECONDS = 60.0
 
@@ -81,7 +82,7 @@ class Fabric:
         reading, writing = os.pipe()
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "vgpu_sim.hcad", "--directory", str(directory)),
+                *(sys.executable, "-m", "hca.daemon", "--directory", str(directory)),
                 *("--ready-fd", str(writing), "--memory", str(1 << 30)),
             ],
             env=environment(directory),

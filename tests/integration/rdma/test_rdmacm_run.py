@@ -20,10 +20,10 @@ WITHOUT_FEATURES = """
 import sys
 from pathlib import Path
 
-if "vgpu_sim.hcad" in sys.orig_argv:
-    import vgpu_sim.hcad.programs.opened_function
+if "hca.daemon" in sys.orig_argv:
+    import hca.daemon.programs.opened_function
 
-    vgpu_sim.hcad.programs.opened_function.FEATURES = 0
+    hca.daemon.programs.opened_function.FEATURES = 0
     (Path(__file__).parent / "older").touch()
 """
 CALLS = Path(__file__).parents[2] / "abi" / "programs" / "verbs" / "rdmacm_calls.c"
@@ -146,7 +146,7 @@ def test_a_peer_that_is_killed_disconnects(tmp_path):
 def test_a_killed_hcad_hangs_nobody_who_waits_for_events(tmp_path):
     with Serving(tmp_path, "cm", "rping", "-s", "-C", "1") as serving:
         (hcad,) = (
-            pid for pid, command in processes_naming(str(tmp_path)) if "vgpu_sim.hcad" in command
+            pid for pid, command in processes_naming(str(tmp_path)) if "hca.daemon" in command
         )
         os.kill(hcad, signal.SIGKILL)
         ended = serving.end()

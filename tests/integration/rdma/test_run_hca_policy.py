@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract.verbs import VerbsStatus
 from support.processes.gpud_process import wait_until
 from support.processes.tessera_run import environment, tessera
 from support.programs.verbs_tools import (
@@ -19,7 +20,6 @@ from support.programs.verbs_tools import (
     listens,
     needed,
 )
-from vgpu_sim.hal.verbs import VerbsStatus
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "rdma"
 CLOSED = """

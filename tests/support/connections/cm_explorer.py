@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from hca.binding.engine import Engine
+from hca.daemon.cm.messages import Dreq, Rej, Req, Rtu
 from support.connections.cm_facts import ALLOWED, OTHER, STRANGER, Action, Attempt, Breach
 from support.connections.cm_model import World
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.cm.messages import Dreq, Rej, Req, Rtu
 
 
 @dataclass

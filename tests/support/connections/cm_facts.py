@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hca.contract.cm import CmPortSpace
+from hca.daemon.cm.messages import Req
+from hca.daemon.common.numbers import Numbers
 from rdma.judge import Judge
 from rdma.tables import Flow, NodeTables, Verdict
 from support.rigs import rdma_lab
 from support.rigs.hca_rig import Qp
-from vgpu_sim.hal.cm import CmPortSpace
-from vgpu_sim.hcad.cm.messages import Req
-from vgpu_sim.hcad.common.numbers import Numbers
 
 VICTIM = "victim"
 """The actor that policies select."""

@@ -11,6 +11,15 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+from hca.binding.engine import Engine
+from hca.contract import cm
+from hca.contract.cm import CmEvent, CmEventType as Event
+from hca.contract.hca_engine import HcaPolicyChange
+from hca.contract.verbs import VerbsAccess, VerbsMask as Mask, VerbsState as State
+from hca.daemon.cm import private_data
+from hca.daemon.cm.messages import Dreq, Message, Path, Reason, Rej, Rejected, Req, Rtu
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.parties import Parties
 from rdma.verbs import Verb
 from support.connections.cm_facts import (
     ALLOWED,
@@ -29,15 +38,6 @@ from support.connections.cm_facts import (
 from support.connections.cm_rig import Client as CmClient, Fabric, gid, parameters
 from support.rigs import hca_rig, rdma_lab
 from support.rigs.hca_rig import TO_INIT, TO_RTR, TO_RTS, Client, Qp
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import cm
-from vgpu_sim.hal.cm import CmEvent, CmEventType as Event
-from vgpu_sim.hal.hca_engine import HcaPolicyChange
-from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsState as State
-from vgpu_sim.hcad.cm import private_data
-from vgpu_sim.hcad.cm.messages import Dreq, Message, Path, Reason, Rej, Rejected, Req, Rtu
-from vgpu_sim.hcad.policy.enforcement import Enforcer
-from vgpu_sim.hcad.policy.parties import Parties
 
 ENDS = (Event.REJECTED, Event.UNREACHABLE, Event.DISCONNECTED)
 _PATH = {"port": 1, "is_global": 1, "av_port": 1, "path_mtu": 3, "sgid_index": 1, "retry_count": 1}

@@ -6,11 +6,11 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from vgpu_sim.fabric.addresses import address_of
-from vgpu_sim.hal import cm
-from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmPortSpace
-from vgpu_sim.hcad.cm.identifiers import Ids
-from vgpu_sim.hcad.cm.manager import Manager
+from hca.binding.addresses import address_of
+from hca.contract import cm
+from hca.contract.cm import CmEvent, CmEventType as Event, CmPortSpace
+from hca.daemon.cm.identifiers import Ids
+from hca.daemon.cm.manager import Manager
 
 LOOPBACK = bytes(10) + b"\xff\xff" + bytes((127, 0, 0, 1))
 

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import Any, TypeVar
 
+from hca.binding.addresses import is_ipv4
+from hca.contract import hca, hca_objects
+from hca.contract.hca import HcaCreated, HcaHandle, HcaMessage
 from support.processes import hcad_process
 from support.processes.hcad_process import Connection
 from support.rigs import hca_rig
-from vgpu_sim.fabric.addresses import is_ipv4
-from vgpu_sim.hal import hca, hca_objects
-from vgpu_sim.hal.hca import HcaCreated, HcaHandle, HcaMessage
 
 _Made = TypeVar("_Made", bound=ctypes.Structure)
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from vgpu_sim.hal import hca, messages
-from vgpu_sim.hal.hca import HcaHello, HcaMessage
+from hca.contract import hca
+from hca.contract.hca import HcaHello, HcaMessage
+from hca.contract.verbs import VerbsQpType
+from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.system import python_process
 
 ANSWER_SECONDS = 60.0
@@ -28,7 +29,7 @@ def start(
             [
                 *within,
                 *python_process.module_command(
-                    "vgpu_sim.hcad",
+                    "hca.daemon",
                     *("--directory", str(directory), "--ready-fd", str(writing)),
                     *("--memory", str(memory), *options),
                 ),

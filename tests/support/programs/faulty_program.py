@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hca.binding.engine import Engine
+from hca.daemon.common.quotas import Shares
+from hca.daemon.serving.server import SOCKET_NAME, Server
 from support.processes import hcad_process
 from support.programs.c_programs import compile_program
 from support.rigs.share_room import open_descriptors, room
 from vgpu_sim.config import TOKEN_VARIABLE
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.common.quotas import Shares
-from vgpu_sim.hcad.serving.server import SOCKET_NAME, Server
 from vgpu_sim.native import build
 from vgpu_sim.system import foreign, seqpacket
 

@@ -119,7 +119,7 @@ def find_hcad(temporary: Path) -> int:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"vgpu_sim.hcad" in words and any(w.startswith(bytes(temporary)) for w in words):
+        if b"hca.daemon" in words and any(w.startswith(bytes(temporary)) for w in words):
             return int(entry.name)
     return 0
 

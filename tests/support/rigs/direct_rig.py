@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from hca.daemon.objects.providers import Lent, Providers
 from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
-from vgpu_sim.hcad.objects.providers import Lent, Providers
 from vgpu_sim.system import seqpacket
 from vgpu_sim.worker.memory import create_populated
 

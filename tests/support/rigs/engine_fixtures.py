@@ -5,8 +5,8 @@ from contextlib import ExitStack
 
 import pytest
 
+from hca.binding.engine import Engine
 from support.rigs import hca_rig
-from vgpu_sim.fabric.engine import Engine
 
 
 @pytest.fixture(scope="module")

@@ -9,12 +9,12 @@ import random
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from hca.binding.engine import Engine
+from hca.contract import hca
+from hca.contract.hca_engine import HcaWorkCounts
+from hca.contract.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState
+from hca.daemon.common.numbers import Numbers
 from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Cq, Pair, Qp, Srq
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca
-from vgpu_sim.hal.hca_engine import HcaWorkCounts
-from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState
-from vgpu_sim.hcad.common.numbers import Numbers
 
 QUANTUM = 256 << 10
 """What a function has carried out in a turn, in units of work (HCA_QUANTUM)."""

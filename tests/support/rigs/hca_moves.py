@@ -3,13 +3,13 @@
 import json
 import os
 
+from hca.binding.engine import Engine
+from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.client_objects import AdoptedObjects, Objects
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.guard import Guard
 from support.rigs.hca_rig import Client
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.common.handover_state import Luggage
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.objects.client_objects import AdoptedObjects, Objects
-from vgpu_sim.hcad.policy.enforcement import Enforcer
-from vgpu_sim.hcad.policy.guard import Guard
 
 
 def handed_over(

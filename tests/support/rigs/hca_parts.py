@@ -6,7 +6,7 @@ from ctypes import POINTER, c_bool, c_double, c_int, c_uint, c_uint8, c_uint32, 
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.hal.hca_engine import HcaFlowCounts, HcaQosClass, HcaWireCounts
+from hca.contract.hca_engine import HcaFlowCounts, HcaQosClass, HcaWireCounts
 from vgpu_sim.native import build
 
 SOURCES = (

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.fabric.addresses import Address, address_of
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca, hca_objects
-from vgpu_sim.hal.verbs import (
+from hca.binding.addresses import Address, address_of
+from hca.binding.engine import Engine
+from hca.contract import hca, hca_objects
+from hca.contract.verbs import (
     VerbsAccess,
     VerbsMask as Mask,
     VerbsOpcode,
@@ -21,12 +21,12 @@ from vgpu_sim.hal.verbs import (
     VerbsSend,
     VerbsState,
 )
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.common.quotas import Share
-from vgpu_sim.hcad.objects.client_objects import Objects
-from vgpu_sim.hcad.policy.enforcement import Enforcer
-from vgpu_sim.hcad.policy.guard import Guard
-from vgpu_sim.hcad.policy.parties import Party
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.common.quotas import Share
+from hca.daemon.objects.client_objects import Objects
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.guard import Guard
+from hca.daemon.policy.parties import Party
 from vgpu_sim.native import build
 
 ALL_ACCESS = (

@@ -5,13 +5,14 @@ import ipaddress
 import socket
 from pathlib import Path
 
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca, messages
-from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
+from hca.binding.engine import Engine
+from hca.contract import hca
+from hca.contract.hca import HcaDevice, HcaHello, HcaMessage
+from hca.daemon.common.functions import Doorkeeper, IpAddress
+from hca.daemon.serving.node_server import NodeServer
+from hca.daemon.wires.pod_wires import Netd
+from vgpu_sim.hal import messages
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad.common.functions import Doorkeeper, IpAddress
-from vgpu_sim.hcad.serving.node_server import NodeServer
-from vgpu_sim.hcad.wires.pod_wires import Netd
 from vgpu_sim.system.peers import PodUid
 
 ONE, OTHER = PodUid("1" * 32), PodUid("2" * 32)

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hca.binding.addresses import address_of
 from rdma.compiling.compiler import Compiler
 from rdma.objects import NamespaceFacts, PodFacts
 from rdma.reading import manifests
 from rdma.tables import NodeTables
-from vgpu_sim.fabric.addresses import address_of
 
 NODE = "here"
 

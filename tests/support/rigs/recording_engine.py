@@ -5,7 +5,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from vgpu_sim.hal.hca_engine import HcaAsked, HcaFlowCounts
+from hca.contract.hca_engine import HcaAsked, HcaFlowCounts
 
 
 class Engine:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 
-from vgpu_sim.hcad.common.quotas import Share
+from hca.daemon.common.quotas import Share
 
 KINDS = ("descriptors", "bytes of rings", "bytes of objects")
 

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from vgpu_sim.hcad.serving import walls
+from hca.daemon.serving import walls
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PTRACE_ATTACH, _PIDFD_OPEN, _PROCESS_VM_READV, _PTRACE = 16, 434, 310, 101

@@ -7,9 +7,9 @@ import ipaddress
 from pathlib import Path
 from typing import Final
 
-from vgpu_sim.fabric.addresses import address_of
-from vgpu_sim.hcad.common.functions import Doorkeeper, IpAddress, addresses_of_process
-from vgpu_sim.hcad.serving import node, pods
+from hca.binding.addresses import address_of
+from hca.daemon.common.functions import Doorkeeper, IpAddress, addresses_of_process
+from hca.daemon.serving import node, pods
 from vgpu_sim.system.peers import PodUid
 
 POD_UID: Final = "1" * 32

@@ -16,7 +16,7 @@ KEY = "tessera/failed"
 # Of processes as such; the second line starts engines with threads through C.
 OF_PROCESSES = (
     *("tests/abi/", "tests/integration/"),
-    *("tests/unit/vgpu_sim/hca", "tests/unit/vgpu_sim/rdmacm/"),
+    *("tests/unit/hca/engine", "tests/unit/hca/cm/"),
 )
 # What a unit test, or a module of these folders that it uses, imports to start a process or a thread.
 STARTS = {"asyncio", "multiprocessing", "subprocess", "threading"}

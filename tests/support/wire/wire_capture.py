@@ -11,19 +11,19 @@ import subprocess
 import sys
 import time
 
-from support.rigs import hca_rig
-from support.rigs.hca_rig import BASE, until
-from support.wire.wire_judging import QKEY, Node
-from support.wire.wire_rig import RELIABLE, End, gid_of
-from support.wire.wire_watcher import MARKED
-from vgpu_sim.fabric import wire_sockets
-from vgpu_sim.hal.hca_objects import HcaMwCreate
-from vgpu_sim.hal.verbs import (
+from hca.binding import wire_sockets
+from hca.contract.hca_objects import HcaMwCreate
+from hca.contract.verbs import (
     VerbsAccess,
     VerbsMwType,
     VerbsOpcode as Op,
     VerbsQpType as Type,
 )
+from support.rigs import hca_rig
+from support.rigs.hca_rig import BASE, until
+from support.wire.wire_judging import QKEY, Node
+from support.wire.wire_rig import RELIABLE, End, gid_of
+from support.wire.wire_watcher import MARKED
 
 PAIRS = (("10.9.0.1", "10.9.0.2"), ("fd00::1", "fd00::2"))
 ETHERNET = 1

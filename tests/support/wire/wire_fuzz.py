@@ -20,19 +20,19 @@ import sys
 import time
 from dataclasses import dataclass, field
 
+from hca.binding.engine import Engine, EngineAh, EngineFlow, EngineLimit
+from hca.contract.hca import HcaQpAttributes, HcaQpModify
+from hca.contract.hca_engine import HcaPolicyChange, HcaQosClass
+from hca.contract.verbs import VerbsMask as Mask, VerbsOpcode as Op, VerbsQpType as Type, VerbsState
+from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.client_objects import AdoptedObjects
 from rdma.verbs import ALL, NONE, Verb
 from support.oracles import roce
 from support.oracles.roce import Packet, aeth, atomic_eth, deth, reth
 from support.rigs import hca_rig
 from support.rigs.hca_rig import BASE, Qp, Region, Srq
 from support.wire import wire_rig
-from vgpu_sim.fabric.engine import Engine, EngineAh, EngineFlow, EngineLimit
-from vgpu_sim.hal.hca import HcaQpAttributes, HcaQpModify
-from vgpu_sim.hal.hca_engine import HcaPolicyChange, HcaQosClass
-from vgpu_sim.hal.verbs import VerbsMask as Mask, VerbsOpcode as Op, VerbsQpType as Type, VerbsState
-from vgpu_sim.hcad.common.handover_state import Luggage
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.objects.client_objects import AdoptedObjects
 
 PEER_QPN, QKEY, MTU = 0x123456, 0x1234, 256
 HALF, SIZE = 16384, 65536

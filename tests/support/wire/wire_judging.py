@@ -8,24 +8,24 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from hca.binding.addresses import Address, address_of
+from hca.binding.engine import Engine
+from hca.binding.wire import WireAddress
+from hca.binding.wire_sockets import open_sockets
+from hca.contract import hca_objects
+from hca.contract.hca import HCA_MAX_MTU
+from hca.contract.hca_engine import HcaWireCounts
+from hca.contract.verbs import VerbsQpType
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.parties import Parties
+from hca.daemon.policy.sources import Sources
+from hca.daemon.wires.groups import WireGroups
 from rdma.objects import PodFacts
 from rdma.tables import NodeTables
 from support.rigs import rdma_lab
 from support.rigs.hca_rig import Client, Qp, Region
 from support.wire import wire_rig
-from vgpu_sim.fabric.addresses import Address, address_of
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.fabric.wire import WireAddress
-from vgpu_sim.fabric.wire_sockets import open_sockets
-from vgpu_sim.hal import hca_objects
-from vgpu_sim.hal.hca import HCA_MAX_MTU
-from vgpu_sim.hal.hca_engine import HcaWireCounts
-from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.policy.enforcement import Enforcer
-from vgpu_sim.hcad.policy.parties import Parties
-from vgpu_sim.hcad.policy.sources import Sources
-from vgpu_sim.hcad.wires.groups import WireGroups
 
 QKEY = 0x1234
 

@@ -9,16 +9,16 @@ import socket
 import threading
 from collections.abc import Iterator
 
+from hca.binding.addresses import Address, address_of
+from hca.binding.engine import Engine, EngineWire
+from hca.binding.wire import WireAddress
+from hca.binding.wire_sockets import open_sockets
+from hca.contract.hca_engine import HcaWireCounts
+from hca.contract.verbs import VerbsQpType
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.policy.enforcement import Enforcer
 from support.oracles import roce
 from support.rigs.hca_rig import Client, Cq, Qp, Region
-from vgpu_sim.fabric.addresses import Address, address_of
-from vgpu_sim.fabric.engine import Engine, EngineWire
-from vgpu_sim.fabric.wire import WireAddress
-from vgpu_sim.fabric.wire_sockets import open_sockets
-from vgpu_sim.hal.hca_engine import HcaWireCounts
-from vgpu_sim.hal.verbs import VerbsQpType
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.policy.enforcement import Enforcer
 
 # Seconds may pass before a thread has its turn on a busy machine: nothing is lost meanwhile.
 RELIABLE = {"timeout": 18, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,

@@ -4,11 +4,11 @@ import json
 import os
 import threading
 
+from hca.binding.engine import Engine
+from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.client_objects import AdoptedObjects
 from support.wire.wire_rig import End
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.common.handover_state import Luggage
-from vgpu_sim.hcad.common.numbers import Numbers
-from vgpu_sim.hcad.objects.client_objects import AdoptedObjects
 
 POSTING = threading.Lock()
 """A program's own doorbell outlives its hcad; here it is hcad's, so no program rings meanwhile."""

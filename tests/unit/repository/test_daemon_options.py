@@ -8,12 +8,12 @@ import pytest
 
 from device_plugin import config
 from device_plugin.second_layer import daemon as linkd
+from hca.daemon import __main__ as hcad
+from hca.daemon.netd import broker, daemon as netd
+from hca.daemon.serving import node
 from vgpu_sim.cli.clients.standalone import StandaloneOptions
 from vgpu_sim.gpud import command as gpud
 from vgpu_sim.gpud.options import COMMAND_LINE
-from vgpu_sim.hcad import __main__ as hcad
-from vgpu_sim.hcad.netd import broker, daemon as netd
-from vgpu_sim.hcad.serving import node
 from vgpu_sim.options import declared_by
 
 DAEMONS: dict[str, tuple[click.Command, tuple[type, ...]]] = {

@@ -46,7 +46,7 @@ PLANTED = {
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
     "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
-    "Inside hcad": ("vgpu_sim/hcad/common/numbers.py", "import vgpu_sim.hcad.policy.rates"),
+    "Inside hcad": ("hca/daemon/common/numbers.py", "import hca.daemon.policy.rates"),
     "Inside the JIT": (
         "vgpu_sim/exec/jit/text/writer.py",
         "import vgpu_sim.exec.jit.values.launch",

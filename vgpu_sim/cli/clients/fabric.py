@@ -19,17 +19,18 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from hca.binding.wire import WireInterface
+from hca.contract import hca
+from hca.contract.hca import HcaDevice, HcaHello, HcaMessage
+from hca.daemon.__main__ import ADMIN_NAME, LOCK_NAME
+from hca.daemon.serving.server import SOCKET_NAME
 from vgpu_sim.cli.clients import fabric_policy
-from vgpu_sim.fabric.wire import WireInterface
-from vgpu_sim.hal import direct, hca, messages
-from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
+from vgpu_sim.hal import direct, messages
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad.__main__ import ADMIN_NAME, LOCK_NAME
-from vgpu_sim.hcad.serving.server import SOCKET_NAME
 from vgpu_sim.system import polling, python_process
 from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
 
-HCAD_MODULE: Final = "vgpu_sim.hcad"
+HCAD_MODULE: Final = "hca.daemon"
 START_TIMEOUT_SECONDS: Final = 30.0
 JOIN_TIMEOUT_SECONDS: Final = 10.0
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", re.ASCII)

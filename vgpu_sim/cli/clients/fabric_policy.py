@@ -12,13 +12,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from hca.daemon.__main__ import ADMIN_NAME, POLICY_NAME
 from rdma import codec
 from rdma.compiling.compiler import Compiler
 from rdma.errors import PolicyError
 from rdma.objects import NamespaceFacts, PodFacts
 from rdma.reading import manifests
 from vgpu_sim.cli.clients.admin import AdminClient
-from vgpu_sim.hcad.__main__ import ADMIN_NAME, POLICY_NAME
 
 NAMESPACE: Final = "default"
 NODE: Final = "fabric"

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from hca.daemon.__main__ import ADMIN_NAME
 from rdma.errors import PolicyError
 from vgpu_sim import config
 from vgpu_sim.cli import rdma_files
@@ -18,7 +19,6 @@ from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed, existing
 from vgpu_sim.cli.clients.fabric_policy import Document, change, key_of
 from vgpu_sim.cli.run import run_hca
-from vgpu_sim.hcad.__main__ import ADMIN_NAME
 
 _CANNOT = 1
 _fabric_option = click.option(

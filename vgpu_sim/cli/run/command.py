@@ -17,6 +17,7 @@ from click.shell_completion import CompletionItem
 
 from boards.record import ARCHITECTURES
 from facts.document import GpuFacts
+from hca.binding.wire import WireInterface
 from mig.errors import MigError
 from mig.geometry import WHOLE, Board, DeviceProfile
 from rdma.errors import PolicyError
@@ -30,7 +31,6 @@ from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run import run_hca, run_stats
-from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 

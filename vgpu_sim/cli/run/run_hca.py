@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from hca.binding.wire import NoWire, WireInterface, find
 from rdma.reading import quantity
 from rdma.reading.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
@@ -15,7 +16,6 @@ from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
 from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.cli.run import provider
-from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.system import calls
 
 CLASSES: Final = Path("/sys/class")

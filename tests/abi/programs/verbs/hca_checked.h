@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "api.h"
-#include "tessera_abi.h"
+#include "tessera_rdma_abi.h"
 
 struct ibv_device **ibv_get_device_list(int *count);
 void ibv_free_device_list(struct ibv_device **list);

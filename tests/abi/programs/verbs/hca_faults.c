@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "tessera_abi.h"
+#include "tessera_rdma_abi.h"
 #include "verbs_api.h"
 
 int ibv_dealloc_pd(struct ibv_pd *pd);

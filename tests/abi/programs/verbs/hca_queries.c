@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "api.h"
-#include "tessera_abi.h"
+#include "tessera_rdma_abi.h"
 
 struct ibv_device **ibv_get_device_list(int *count);
 struct ibv_context *ibv_open_device(struct ibv_device *device);

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[4]
 CONFINED = """
 import os, resource, sys
 from pathlib import Path
-from vgpu_sim.hcad.serving import walls
+from hca.daemon.serving import walls
 from vgpu_sim.system import descriptors
 limit, folder = int(sys.argv[1]), Path(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

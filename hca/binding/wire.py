@@ -1,0 +1,171 @@
+"""Addresses that an HCA function has on a real network: of the interface that it is to use.
+
+They are of the network namespace of the process that asks.
+"""
+
+import ctypes
+import fcntl
+import ipaddress
+import socket
+import struct
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from hca.binding.addresses import Address
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+PATH_MTUS: Final = (256, 512, 1024, 2048, 4096)
+"""Payloads of packets by verbs' ibv_mtu, from 1 on."""
+# IPv6, UDP, BTH, AtomicETH, ImmDt, ICRC: the most that a packet has beside its payload.
+_OVERHEAD_BYTES: Final = 40 + 8 + 12 + 28 + 4 + 4
+_SIOCGIFCONF: Final = 0x8912
+_SIOCGIFMTU: Final = 0x8921
+_NAME_BYTES: Final = 16
+_IFREQ_BYTES: Final = 40
+_MAX_ADDRESSES: Final = 1024
+_LINK_SCOPE: Final = 0x20
+_NOT_USABLE: Final = 0x40 | 0x08  # tentative, or somebody else's
+
+
+class NoWire(Exception):
+    """There is no such interface or address, or it cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class WireAddress:
+    """One address; ``scope`` is the interface's number where it is link-local, else 0.
+
+    ``interface`` is its number in any case, as IPv6 asks for it of groups; 0: it was not looked at.
+    """
+
+    ip: IPAddress
+    scope: int = 0
+    interface: int = field(default=0, compare=False)
+
+    @property
+    def gid(self) -> bytes:
+        """Return it as a GID: IPv4 addresses are mapped (RFC 4291, 2.5.5.2)."""
+        if self.ip.version == 4:
+            return b"\0" * 10 + b"\xff\xff" + self.ip.packed
+        return self.ip.packed
+
+
+@dataclass(frozen=True, slots=True)
+class WireInterface:
+    """An interface, its MTU in bytes, and what of its addresses a function gets."""
+
+    name: str
+    mtu: int
+    ipv4: WireAddress | None = None
+    ipv6: WireAddress | None = None
+
+    @property
+    def addresses(self) -> tuple[WireAddress, ...]:
+        """Return the addresses that there are."""
+        return tuple(address for address in (self.ipv4, self.ipv6) if address is not None)
+
+    def path_mtu(self) -> int:
+        """Return the largest ibv_mtu whose packets pass. Raises NoWire: not even 256 bytes do."""
+        room = self.mtu - _OVERHEAD_BYTES
+        fitting = [code for code, size in enumerate(PATH_MTUS, 1) if size <= room]
+        if not fitting:
+            raise NoWire(f"{self.name}: an MTU of {self.mtu} bytes is too small")
+        return fitting[-1]
+
+    def address(self, own: Address) -> Address:
+        """Return a function's address: GID 0 is IPv6 or ``own``, GID 1 is IPv4 or ``own``."""
+        first, second = own.gids
+        return replace(
+            own,
+            gids=(
+                self.ipv6.gid if self.ipv6 is not None else first,
+                self.ipv4.gid if self.ipv4 is not None else second,
+            ),
+        )
+
+
+def find(wanted: str) -> WireInterface:
+    """Return the interface of that name or with that address.
+
+    Of a name it has the first IPv4 address and the first IPv6 address, a link-local one last; of an
+    address, that one alone.
+
+    Raises:
+        NoWire: there is none, or its MTU is too small.
+    """
+    try:
+        found = _with_address(ipaddress.ip_address(wanted))
+    except ValueError:
+        found = _named(wanted)
+    found.path_mtu()
+    return found
+
+
+def _named(name: str) -> WireInterface:
+    if name not in (known for _, known in socket.if_nameindex()):
+        raise NoWire(f"no interface {name}")
+    found = _addresses()
+    of_it = [address for owner, address in found if owner == name]
+    ipv4 = next((address for address in of_it if address.ip.version == 4), None)
+    ipv6 = sorted(
+        (address for address in of_it if address.ip.version == 6), key=lambda known: known.scope
+    )
+    if ipv4 is None and not ipv6:
+        raise NoWire(f"{name} has no address")
+    return WireInterface(name, _mtu(name), ipv4, ipv6[0] if ipv6 else None)
+
+
+def _with_address(ip: IPAddress) -> WireInterface:
+    for name, address in _addresses():
+        # Every address of 127.0.0.0/8 is the loopback interface's.
+        if address.ip == ip or (name == "lo" and ip.version == 4 and ip.is_loopback):
+            chosen = replace(address, ip=ip)
+            four = ip.version == 4
+            return WireInterface(
+                name, _mtu(name), chosen if four else None, None if four else chosen
+            )
+    raise NoWire(f"no interface has the address {ip}")
+
+
+def _addresses() -> list[tuple[str, WireAddress]]:
+    return [*_ipv4(), *_ipv6()]
+
+
+def _ipv4() -> list[tuple[str, WireAddress]]:
+    room = ctypes.create_string_buffer(_IFREQ_BYTES * _MAX_ADDRESSES)
+    request = struct.pack("iP", len(room), ctypes.addressof(room))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        (used, _) = struct.unpack("iP", fcntl.ioctl(asking, _SIOCGIFCONF, request))
+    found = []
+    for at in range(0, used, _IFREQ_BYTES):
+        entry = room.raw[at : at + _IFREQ_BYTES]
+        label = entry[:_NAME_BYTES].split(b"\0")[0].decode()
+        packed = entry[_NAME_BYTES + 4 : _NAME_BYTES + 8]
+        found.append((label.partition(":")[0], WireAddress(ipaddress.IPv4Address(packed))))
+    return found
+
+
+def _ipv6() -> list[tuple[str, WireAddress]]:
+    try:
+        lines = Path("/proc/net/if_inet6").read_text("ascii").splitlines()
+    except FileNotFoundError:  # a kernel without IPv6
+        return []
+    found = []
+    for line in lines:
+        packed, index, _prefix, scope, flags, name = line.split()
+        if int(flags, 16) & _NOT_USABLE:
+            continue
+        number = int(index, 16) if int(scope, 16) == _LINK_SCOPE else 0
+        ip = ipaddress.IPv6Address(bytes.fromhex(packed))
+        found.append((name, WireAddress(ip, number, int(index, 16))))
+    return found
+
+
+def _mtu(name: str) -> int:
+    request = struct.pack("16s24x", name.encode())
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+        reply = fcntl.ioctl(asking, _SIOCGIFMTU, request)
+    (mtu,) = struct.unpack_from("i", reply, _NAME_BYTES)
+    return int(mtu)

@@ -1,0 +1,200 @@
+"""Which two queue pairs a connection joins, and by which service.
+
+A policy rule for a service concerns the requests between two queue pairs that a connection by that
+service joins, and no others. A service is therefore looked up by everything that identifies a
+connection: the own queue pair, both GIDs and the peer's queue pair. An own number must belong to a
+queue pair of the function; the peer's number is the one in its REQ or REP. A queue pair is in one
+connection at a time, and a later message never replaces an entry. An entry ends with its
+connection (REJ, DREQ, time-out, removal of the id) and with either queue pair.
+"""
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from hca.daemon.cm.connection import Connection, State
+from hca.daemon.cm.policy import Service
+
+_LIVE: Final = (
+    State.REQ_SENT,
+    State.REQ_RECEIVED,
+    State.REP_SENT,
+    State.REP_RECEIVED,
+    State.ESTABLISHED,
+)
+"""States in which a connection holds its queue pairs."""
+
+
+@dataclass(slots=True, eq=False)
+class Claim:
+    """The queue pairs that one side of a connection names; 0: not known yet."""
+
+    local: bytes
+    peer: bytes
+    service: Service
+    own_qpn: int = 0
+    peer_qpn: int = 0
+    waiting: set[int] = field(default_factory=set)
+    """Own queue pairs that were set to the peer's before its request was answered."""
+    is_inherited: bool = False
+    """It comes from a predecessor's document; no connection of this hcad ends it."""
+
+
+class Found(NamedTuple):
+    """The result of a lookup. ``is_awaited``: the peer's request has not been answered yet."""
+
+    service: Service | None = None
+    is_awaited: bool = False
+
+
+NOT_CONNECTED: Final = Found()
+
+
+@dataclass(slots=True)
+class _QueuePair:
+    gids: tuple[bytes, ...]
+    changed: Callable[[], None]
+    awaits: Claim | None = None
+
+
+class Bindings:
+    """The queue pairs of all functions of an hcad, and the connections that they are in."""
+
+    def __init__(self) -> None:
+        self._queue_pairs: dict[int, _QueuePair] = {}
+        self._by_own: dict[int, Claim] = {}
+        # By the peer's queue pair and then the own GID: a request that one function received, from
+        # an address that may be forged, is no reason to reject another function's.
+        self._by_peer: dict[tuple[bytes, int], dict[bytes, Claim]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of entries by either queue pair."""
+        return len(self._by_own) + sum(map(len, self._by_peer.values()))
+
+    def add_queue_pair(
+        self, number: int, gids: tuple[bytes, ...], changed: Callable[[], None]
+    ) -> None:
+        """Add a queue pair of the function with these GIDs.
+
+        ``changed`` is called when a lookup for this queue pair may have another result.
+        """
+        self._queue_pairs[number] = _QueuePair(gids, changed)
+
+    def remove_queue_pair(self, number: int) -> None:
+        """Remove a queue pair, and every entry that names it on either side."""
+        removed = self._queue_pairs.pop(number, None)
+        if removed is None:
+            return
+        if removed.awaits is not None:
+            removed.awaits.waiting.discard(number)
+        own = self._by_own.pop(number, None)
+        claims = [] if own is None else [own]
+        for gid in removed.gids:
+            claims += self._by_peer.pop((gid, number), {}).values()
+        for claim in claims:
+            self._report(claim)
+
+    def has_queue_pair(self, local: bytes, number: int) -> bool:
+        """Return whether the function with this GID has a queue pair of this number."""
+        found = self._queue_pairs.get(number)
+        return found is not None and local in found.gids
+
+    def check_own(self, local: bytes, number: int) -> None:
+        """Check that a function's connection may use a queue pair: its own, and in no other.
+
+        Raises:
+            OSError: EINVAL, the function has no such queue pair; EISCONN, it is in a connection.
+        """
+        if not self.has_queue_pair(local, number):
+            raise OSError(errno.EINVAL, f"queue pair {number}: this function has none such")
+        if number in self._by_own:
+            raise OSError(errno.EISCONN, f"queue pair {number} is in a connection already")
+
+    def is_peer_connected(self, local: bytes, peer: bytes, number: int) -> bool:
+        """Return whether a peer's queue pair is in a connection with the function of a GID."""
+        return local in self._by_peer.get((peer, number), {})
+
+    def holds_own(self, claim: Claim) -> bool:
+        """Return whether the own queue pair that a connection names is still the one it named."""
+        return not claim.own_qpn or self._by_own.get(claim.own_qpn) is claim
+
+    def follow(self, claim: Claim, connection: Connection) -> None:
+        """Update a claim after each step of its connection."""
+        if connection.state not in _LIVE:
+            self._end(claim)
+            return
+        before = claim.own_qpn, claim.peer_qpn
+        if connection.qpn and not claim.own_qpn:
+            claim.own_qpn = connection.qpn
+            if self.has_queue_pair(claim.local, connection.qpn):
+                self._by_own.setdefault(connection.qpn, claim)
+        if connection.remote_qpn and not claim.peer_qpn:
+            claim.peer_qpn = connection.remote_qpn
+            claims = self._by_peer.setdefault((claim.peer, connection.remote_qpn), {})
+            claims.setdefault(claim.local, claim)
+        if before != (claim.own_qpn, claim.peer_qpn):
+            self._report(claim)
+
+    def find(
+        self, number: int, local: bytes, peer: bytes, peer_qpn: int, *, inherited: bool = True
+    ) -> Found:
+        """Return the service that joins an own queue pair, from a GID, and a peer's.
+
+        An entry that comes from a predecessor counts if ``inherited``.
+        """
+        own = self._queue_pairs.get(number)
+        if own is None:
+            return NOT_CONNECTED
+        if own.awaits is not None:
+            own.awaits.waiting.discard(number)
+            own.awaits = None
+        claim = self._by_peer.get((peer, peer_qpn), {}).get(local)
+        if claim is None or local not in own.gids:
+            return NOT_CONNECTED
+        if claim.is_inherited and not inherited:
+            return NOT_CONNECTED
+        if not claim.own_qpn:
+            claim.waiting.add(number)
+            own.awaits = claim
+            return Found(is_awaited=True)
+        return Found(claim.service) if self._by_own.get(number) is claim else NOT_CONNECTED
+
+    def inherit(
+        self, number: int, local: bytes, peer: bytes, peer_qpn: int, service: Service
+    ) -> None:
+        """Add the entry of a queue pair that a predecessor has connected by a service."""
+        if not self.has_queue_pair(local, number) or number in self._by_own:
+            return
+        if self.is_peer_connected(local, peer, peer_qpn):
+            return
+        claim = Claim(local, peer, service, number, peer_qpn, is_inherited=True)
+        self._by_own[number] = claim
+        self._by_peer.setdefault((peer, peer_qpn), {})[local] = claim
+
+    def end_inherited(self, number: int) -> None:
+        """End an inherited entry of a queue pair that is set to a peer again."""
+        claim = self._by_own.get(number)
+        if claim is not None and claim.is_inherited:
+            self._end(claim)
+
+    def _end(self, claim: Claim) -> None:
+        held = self._by_own.get(claim.own_qpn) is claim
+        if held:
+            del self._by_own[claim.own_qpn]
+        key = claim.peer, claim.peer_qpn
+        claims = self._by_peer.get(key, {})
+        if claims.get(claim.local) is claim:
+            held = True
+            del claims[claim.local]
+            if not claims:
+                del self._by_peer[key]
+        if held:
+            self._report(claim)
+
+    def _report(self, claim: Claim) -> None:
+        """Let the own queue pairs that a claim concerns be looked up again."""
+        for number in (claim.own_qpn, *sorted(claim.waiting)):
+            found = self._queue_pairs.get(number)
+            if found is not None:
+                found.changed()

@@ -1,0 +1,164 @@
+"""Event channels: pipes through which a client reads what became of its ids.
+
+hcad has both ends, each as a file of its own: what the client makes blocking or not is its own end.
+What the pipe has no room for waits here. Ids are bounded, and each has few events; calls that could
+be repeated without end are refused while too many were not read.
+"""
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Collection
+from ctypes import sizeof
+from dataclasses import dataclass
+from typing import Final
+
+from hca.contract import cm
+from hca.contract.cm import CmEvent
+from hca.daemon.common.quotas import Share
+
+EVENT_BYTES: Final = sizeof(CmEvent)
+MOST_WAITING: Final = 1024
+"""Events of a client beyond what its pipes hold."""
+_DESCRIPTORS: Final = 2  # of a channel, here; the reading end is the client's
+
+
+@dataclass(slots=True)
+class Waiting:
+    """How many events of a client its pipes have no room for."""
+
+    count: int = 0
+
+
+class Channel:
+    """A pipe of events, until ``close``."""
+
+    def __init__(self, waits: Waiting) -> None:
+        """Make it. Raises OSError."""
+        self.ids = 0
+        self._waits = waits
+        self.reading_fd, self._writing = os.pipe2(os.O_CLOEXEC)
+        try:
+            # Reopened: flags of this end, which the client gets, are not those of ours.
+            path = f"/proc/self/fd/{self.reading_fd}"
+            self._reading = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError:
+            os.close(self.reading_fd)
+            os.close(self._writing)
+            raise
+        os.set_blocking(self._writing, False)
+        self._waiting: deque[bytes] = deque()
+        self._watched = False
+
+    def take_reading_end(self) -> int:
+        """Return the client's end, which is the caller's to close."""
+        taken, self.reading_fd = self.reading_fd, -1
+        return taken
+
+    def emit(self, event: CmEvent) -> None:
+        """Append an event."""
+        if self._writing < 0:
+            return
+        self._waiting.append(bytes(event))
+        self._waits.count += 1
+        self._write()
+
+    @property
+    def is_full(self) -> bool:
+        """Tell whether so many events were not read that no call shall make another.
+
+        Of all channels of the client: it may have a thousand.
+        """
+        return self._waits.count >= MOST_WAITING
+
+    def withdraw(self, handles: Collection[int]) -> list[CmEvent]:
+        """Take back the events of some ids that were not read yet."""
+        unread = self._unread()
+        taken = [event for event in unread if event.handle in handles]
+        self._waits.count -= len(self._waiting)
+        self._waiting = deque(bytes(event) for event in unread if event.handle not in handles)
+        self._waits.count += len(self._waiting)
+        self._write()
+        return taken
+
+    def close(self) -> None:
+        """Close hcad's ends; who reads has reached the end."""
+        self._forget_writer()
+        for descriptor in (self._writing, self._reading, self.reading_fd):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._writing = self._reading = self.reading_fd = -1
+        self._waits.count -= len(self._waiting)
+        self._waiting.clear()
+
+    def _unread(self) -> list[CmEvent]:
+        raw = bytearray()
+        try:
+            while part := os.read(self._reading, 64 * EVENT_BYTES):
+                raw += part
+        except BlockingIOError:
+            pass
+        count = len(raw) // EVENT_BYTES
+        events = [CmEvent.from_buffer_copy(raw, i * EVENT_BYTES) for i in range(count)]
+        return events + [CmEvent.from_buffer_copy(one) for one in self._waiting]
+
+    def _write(self) -> None:
+        while self._waiting:
+            try:
+                os.write(self._writing, self._waiting[0])  # at most PIPE_BUF: whole or not at all
+            except BlockingIOError:
+                if not self._watched:
+                    asyncio.get_running_loop().add_writer(self._writing, self._write)
+                self._watched = True
+                return
+            self._waiting.popleft()
+            self._waits.count -= 1
+        self._forget_writer()
+
+    def _forget_writer(self) -> None:
+        if self._watched:
+            asyncio.get_running_loop().remove_writer(self._writing)
+        self._watched = False
+
+
+class Channels:
+    """A client's channels, as many as its function's share has room for."""
+
+    def __init__(self, share: Share) -> None:
+        self._share = share
+        self._waits = Waiting()
+        self._channels: dict[int, Channel] = {}
+
+    def make(self, handle: int) -> Channel:
+        """Make a channel of this number. Raises OSError."""
+        if len(self._channels) >= cm.CM_MAX_CHANNELS:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        self._share.take(_DESCRIPTORS)
+        try:
+            made = self._channels[handle] = Channel(self._waits)
+        except OSError:
+            self._share.give(_DESCRIPTORS)
+            raise
+        return made
+
+    def get(self, handle: int) -> Channel:
+        """Return a channel. Raises OSError."""
+        found = self._channels.get(handle)
+        if found is None:
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return found
+
+    def end(self, handle: int) -> None:
+        """Close a channel that no id has. Raises OSError."""
+        if self.get(handle).ids:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+        self._channels.pop(handle).close()
+        self._share.give(_DESCRIPTORS)
+
+    def close(self) -> None:
+        """Close all."""
+        for channel in self._channels.values():
+            channel.close()
+        self._share.give(_DESCRIPTORS * len(self._channels))
+        self._channels.clear()

@@ -1,0 +1,234 @@
+"""The connection manager's messages as MADs: 256 bytes each, class 7, version 2.
+
+InfiniBand Architecture Specification volume 1, 12.6 and 13.4. What comes from a wire is hostile:
+``decode`` refuses what is none of these messages. Private data comes back with its full length, as
+the format has no other.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+from hca.daemon.cm.messages import (
+    MOST_DATA,
+    Drep,
+    Dreq,
+    Message,
+    Mra,
+    Path,
+    Rej,
+    Rep,
+    Req,
+    Rtu,
+    SidrRep,
+    SidrReq,
+)
+
+MAD_BYTES: Final = 256
+_HEADER: Final = struct.Struct(">BBBBHHQHHI")
+_BASE, _CLASS, _CLASS_VERSION, _SEND = 1, 7, 2, 3
+_REQ: Final = struct.Struct(">I4xQ8s4xIIIIIHBB44s44x")
+_PATH: Final = struct.Struct(">HH16s16sIBBBB")
+_REP: Final = struct.Struct(">IIIIIIBBBB8s")
+_PERMISSIVE_LID: Final = 0xFFFF  # as RoCE has no LIDs
+_RATE: Final = 2  # 2.5 Gbit/s: no limit below that of the link
+
+
+class Attribute(IntEnum):
+    """Attribute ids."""
+
+    REQ = 0x10
+    MRA = 0x11
+    REJ = 0x12
+    REP = 0x13
+    RTU = 0x14
+    DREQ = 0x15
+    DREP = 0x16
+    SIDR_REQ = 0x17
+    SIDR_REP = 0x18
+
+
+class MalformedMad(ValueError):
+    """Not a message of the connection manager; the text says why."""
+
+
+def encode(message: Message, transaction: int) -> bytes:
+    """Return the MAD. Raises ValueError where a number or private data does not fit."""
+    attribute, body = _ENCODERS[type(message)](message)
+    data = getattr(message, "data", b"")
+    if len(data) > MOST_DATA.get(type(message), 0):
+        raise ValueError(f"{attribute.name}: {len(data)} bytes of private data")
+    header = _HEADER.pack(_BASE, _CLASS, _CLASS_VERSION, _SEND, 0, 0, transaction, attribute, 0, 0)
+    return (header + body + data).ljust(MAD_BYTES, b"\0")
+
+
+def decode(mad: bytes) -> tuple[Message, int]:
+    """Return the message and its transaction's number. Raises MalformedMad."""
+    if len(mad) != MAD_BYTES:
+        raise MalformedMad(f"{len(mad)} bytes")
+    base, kind, version, method, _, _, transaction, attribute, _, _ = _HEADER.unpack_from(mad)
+    if (base, kind, version, method) != (_BASE, _CLASS, _CLASS_VERSION, _SEND):
+        raise MalformedMad(f"version {base}, class {kind}, version {version}, method {method}")
+    decoder = _DECODERS.get(attribute)
+    if decoder is None:
+        raise MalformedMad(f"attribute {attribute:#x}")
+    return decoder(mad[_HEADER.size :]), transaction
+
+
+def _upper(value: int, low: int) -> int:
+    """Join 24 bits and the 8 behind them."""
+    return value << 8 | low
+
+
+def _encode_req(one: Req) -> tuple[Attribute, bytes]:
+    path = _PATH.pack(
+        *(_PERMISSIVE_LID, _PERMISSIVE_LID, one.path.source, one.path.destination),
+        one.path.flow_label << 12 | _RATE,
+        *(one.path.traffic_class, one.path.hop_limit),
+        one.path.service_level << 4,
+        one.path.ack_timeout << 3,
+    )
+    transport = one.transport << 1 | one.flow_control
+    body = _REQ.pack(
+        *(one.local_id, one.service, one.guid),
+        0,  # Q_Key
+        _upper(one.qpn, one.responder_resources),
+        _upper(0, one.initiator_depth),
+        _upper(0, one.response_timeout << 3 | transport),
+        _upper(one.psn, one.response_timeout << 3 | one.retry_count),
+        one.pkey,
+        one.mtu << 4 | one.rnr_retry_count,
+        one.max_retries << 4 | one.srq << 3,
+        path,
+    )
+    return Attribute.REQ, body
+
+
+def _decode_req(body: bytes) -> Req:
+    local_id, service, guid, _, qpn, depth, remote, psn, pkey, mtu, retries, raw = _REQ.unpack_from(
+        body
+    )
+    _, _, source, destination, flow, traffic, hops, level, timeout = _PATH.unpack(raw)
+    path = Path(source, destination, traffic, hops, flow >> 12, level >> 4, timeout >> 3)
+    return Req(
+        *(local_id, service, path, qpn >> 8, psn >> 8, guid),
+        responder_resources=qpn & 0xFF,
+        initiator_depth=depth & 0xFF,
+        retry_count=psn & 7,
+        rnr_retry_count=mtu & 7,
+        flow_control=remote & 1,
+        srq=retries >> 3 & 1,
+        transport=remote >> 1 & 3,
+        mtu=mtu >> 4,
+        pkey=pkey,
+        response_timeout=psn >> 3 & 31,
+        max_retries=retries >> 4,
+        data=body[_REQ.size :],
+    )
+
+
+def _encode_rep(one: Rep) -> tuple[Attribute, bytes]:
+    body = _REP.pack(
+        *(one.local_id, one.remote_id, 0),
+        *(one.qpn << 8, 0, one.psn << 8),
+        *(one.responder_resources, one.initiator_depth),
+        one.flow_control,
+        one.rnr_retry_count << 5 | one.srq << 4,
+        one.guid,
+    )
+    return Attribute.REP, body
+
+
+def _decode_rep(body: bytes) -> Rep:
+    local_id, remote_id, _, qpn, _, psn, resources, depth, flow, retries, guid = _REP.unpack_from(
+        body
+    )
+    return Rep(
+        *(local_id, remote_id, qpn >> 8, psn >> 8, guid, resources, depth),
+        rnr_retry_count=retries >> 5,
+        flow_control=flow & 1,
+        srq=retries >> 4 & 1,
+        data=body[_REP.size :],
+    )
+
+
+def _encode_mra(one: Mra) -> tuple[Attribute, bytes]:
+    numbers = (one.local_id, one.remote_id, one.about << 6, one.service_timeout << 3)
+    return Attribute.MRA, struct.pack(">IIBB", *numbers)
+
+
+def _decode_mra(body: bytes) -> Mra:
+    local_id, remote_id, about, timeout = struct.unpack_from(">IIBB", body)
+    return Mra(local_id, remote_id, about >> 6, timeout >> 3)
+
+
+def _encode_rej(one: Rej) -> tuple[Attribute, bytes]:
+    numbers = (one.local_id, one.remote_id, one.about << 6, 0, one.reason)
+    return Attribute.REJ, struct.pack(">IIBBH72x", *numbers)
+
+
+def _decode_rej(body: bytes) -> Rej:
+    local_id, remote_id, about, _, reason = struct.unpack_from(">IIBBH", body)
+    return Rej(local_id, remote_id, about >> 6, reason, body[84:])
+
+
+def _encode_dreq(one: Dreq) -> tuple[Attribute, bytes]:
+    return Attribute.DREQ, struct.pack(">III", one.local_id, one.remote_id, one.qpn << 8)
+
+
+def _decode_dreq(body: bytes) -> Dreq:
+    local_id, remote_id, qpn = struct.unpack_from(">III", body)
+    return Dreq(local_id, remote_id, qpn >> 8, body[12:])
+
+
+def _encode_sidr_req(one: SidrReq) -> tuple[Attribute, bytes]:
+    return Attribute.SIDR_REQ, struct.pack(">IHxxQ", one.request, one.pkey, one.service)
+
+
+def _decode_sidr_req(body: bytes) -> SidrReq:
+    request, pkey, service = struct.unpack_from(">IHxxQ", body)
+    return SidrReq(request, service, pkey, body[16:])
+
+
+def _encode_sidr_rep(one: SidrRep) -> tuple[Attribute, bytes]:
+    numbers = (one.request, one.status, one.qpn << 8, one.service, one.qkey)
+    return Attribute.SIDR_REP, struct.pack(">IB3xIQI72x", *numbers)
+
+
+def _decode_sidr_rep(body: bytes) -> SidrRep:
+    request, status, qpn, service, qkey = struct.unpack_from(">IB3xIQI", body)
+    return SidrRep(request, status, qpn >> 8, service, qkey, body[96:])
+
+
+def _ids(attribute: Attribute) -> Callable[[Any], tuple[Attribute, bytes]]:
+    return lambda one: (attribute, struct.pack(">II", one.local_id, one.remote_id))
+
+
+def _two(kind: type[Rtu] | type[Drep], body: bytes) -> Message:
+    local_id, remote_id = struct.unpack_from(">II", body)
+    return kind(local_id, remote_id, body[8:])
+
+
+_ENCODERS: Final[Mapping[type, Callable[[Any], tuple[Attribute, bytes]]]] = {
+    Req: _encode_req,
+    Mra: _encode_mra,
+    Rej: _encode_rej,
+    Rep: _encode_rep,
+    Rtu: _ids(Attribute.RTU),
+    Dreq: _encode_dreq,
+    Drep: _ids(Attribute.DREP),
+    SidrReq: _encode_sidr_req,
+    SidrRep: _encode_sidr_rep,
+}
+_DECODERS: Final[Mapping[int, Callable[[bytes], Message]]] = {
+    Attribute.REQ: _decode_req,
+    Attribute.MRA: _decode_mra,
+    Attribute.REJ: _decode_rej,
+    Attribute.REP: _decode_rep,
+    Attribute.RTU: lambda body: _two(Rtu, body),
+    Attribute.DREQ: _decode_dreq,
+    Attribute.DREP: lambda body: _two(Drep, body),
+    Attribute.SIDR_REQ: _decode_sidr_req,
+    Attribute.SIDR_REP: _decode_sidr_rep,
+}

@@ -1,0 +1,228 @@
+"""The functions of a node's HCAs: which pod holds each, and what may open it.
+
+The node agent says who holds what. Until it has, nobody opens a function: closed, never open.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from hca.binding.addresses import Address, address_of_pod, guid_of
+from hca.binding.links import Link
+from vgpu_sim.system import processes
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
+from vgpu_sim.system.peers import Peer, PodUid, peer_pidfd_of, pod_of_process
+
+OPEN_WAIT_SECONDS: Final = 2.0
+MAX_FUNCTIONS: Final = 512
+MAX_ROUTES_BYTES: Final = 1 << 20
+
+IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """The pod that a function belongs to; ``refused`` says why it may not use it, or is ""."""
+
+    pod_uid: PodUid
+    pod: str
+    """Its namespace and name, "ns/name"."""
+    addresses: tuple[IpAddress, ...] = ()
+    refused: str = ""
+
+
+@dataclass(slots=True)
+class Function:
+    """One function; ``binding`` is None while no pod has it."""
+
+    name: str
+    link: Link
+    guid: bytes
+    binding: Binding | None = None
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def address(self) -> Address:
+        """Return GUID and GIDs; without a pod the second GID is empty, as in an empty table."""
+        held = self.binding
+        ip = held.addresses[0] if held is not None and held.addresses else None
+        return address_of_pod(self.guid, ip)
+
+
+class NotPermitted(Exception):
+    """A program may not open a function; ``status`` is the errno that its verb answers."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Functions:
+    """All functions of the node, by name."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, Function] = {}
+
+    def all(self) -> tuple[Function, ...]:
+        """Return them in the order in which they were added."""
+        return tuple(self._functions.values())
+
+    def get(self, name: str) -> Function:
+        """Return one. Raises NotFound."""
+        found = self._functions.get(name)
+        if found is None:
+            raise NotFound(f"no function {name!r}")
+        return found
+
+    def add(self, name: str, link: Link) -> Function:
+        """Add one that nobody has. Raises Conflict, InvalidRequest."""
+        if name in self._functions:
+            raise Conflict(f"function {name!r} is there already")
+        if len(self._functions) >= MAX_FUNCTIONS:
+            raise InvalidRequest(f"more than {MAX_FUNCTIONS} functions")
+        made = self._functions[name] = Function(name, link, guid_of(name))
+        return made
+
+    def losing(self, name: str, binding: Binding) -> tuple[Function, ...]:
+        """Return who loses a function when ``bind`` is called, to be released first.
+
+        An address belongs to one pod: who had it before has it no more. Raises NotFound.
+        """
+        function = self.get(name)
+        if function.binding == binding:
+            return ()
+        wanted = set(binding.addresses)
+        return tuple(
+            other
+            for other in self._functions.values()
+            if (held := other.binding) is not None
+            and (
+                other is function
+                or (held.pod_uid != binding.pod_uid and not wanted.isdisjoint(held.addresses))
+            )
+        )
+
+    def bind(self, name: str, binding: Binding) -> None:
+        """Give a function to a pod. Raises NotFound; Conflict if ``losing`` names anybody."""
+        if self.losing(name, binding):
+            raise Conflict(f"function {name!r} or its address is another pod's")
+        self._set(self.get(name), binding)
+
+    def release(self, name: str) -> bool:
+        """Take a function back; tell whether a pod had it. Raises NotFound."""
+        function = self.get(name)
+        had = function.binding is not None
+        self._set(function, None)
+        return had
+
+    @staticmethod
+    def _set(function: Function, binding: Binding | None) -> None:
+        function.binding = binding
+        function.changed.set()
+        function.changed = asyncio.Event()
+
+
+@dataclass(frozen=True, slots=True)
+class Doorkeeper:
+    """Decides whether a program may open a function."""
+
+    pod_of: Callable[[int], PodUid | None] = pod_of_process
+    addresses_of: "Callable[[int], frozenset[IpAddress]]" = field(
+        default_factory=lambda: addresses_of_process
+    )
+    wait_seconds: float = OPEN_WAIT_SECONDS
+
+    async def admit(
+        self, function: Function, client: socket.socket, peer: Peer, sender: Peer | None
+    ) -> Binding:
+        """Return the binding by which a program opens a function.
+
+        Raises:
+            NotPermitted: EACCES, or EAGAIN when it is not known in time whose the function is.
+        """
+        # Off the loop: whoever moves processes between control groups holds these files' lock.
+        pod, senders = await asyncio.to_thread(self._pods_of, peer, sender)
+        if pod is None:
+            where = f"process {peer.pid} (uid {peer.uid}) is in no pod"
+            if peer.pid <= 0:
+                where = "the client's PID namespace is not visible: hcad's pod needs hostPID"
+            raise NotPermitted(errno.EACCES, where)
+        if senders != pod:
+            # A connected socket keeps the credentials of whoever connected it.
+            raise NotPermitted(errno.EACCES, f"the hello was not sent by pod {pod} that connected")
+        binding = await self._binding(function, pod)
+        if binding.refused:
+            raise NotPermitted(errno.EACCES, binding.refused)
+        there = await asyncio.to_thread(self.addresses_of, peer.pid)
+        if not there.issuperset(binding.addresses):
+            raise NotPermitted(
+                errno.EACCES, f"process {peer.pid} is not in the network namespace of {binding.pod}"
+            )
+        if connector_has_ended(client):
+            # Its pid may be another process's by now: what was read is not its own.
+            raise NotPermitted(errno.EACCES, "the process that connected has ended")
+        if function.binding != binding:
+            raise NotPermitted(errno.EAGAIN, "the function has just been given to another pod")
+        return binding
+
+    async def _binding(self, function: Function, pod: PodUid) -> Binding:
+        try:
+            async with asyncio.timeout(self.wait_seconds):
+                while True:
+                    held = function.binding
+                    if held is not None and held.pod_uid == pod:
+                        return held
+                    await function.changed.wait()
+        except TimeoutError:
+            raise NotPermitted(
+                errno.EAGAIN, f"it is not known yet that pod {pod} holds {function.name}"
+            ) from None
+
+    def _pods_of(self, peer: Peer, sender: Peer | None) -> tuple[PodUid | None, PodUid | None]:
+        return self.pod_of(peer.pid), None if sender is None else self.pod_of(sender.pid)
+
+
+def connector_has_ended(client: socket.socket) -> bool:
+    """Tell whether the process that connected has; never before Linux 6.5, which cannot say."""
+    pidfd = peer_pidfd_of(client)
+    if pidfd is None:
+        return False
+    try:
+        return processes.has_ended(pidfd)
+    finally:
+        os.close(pidfd)
+
+
+def addresses_of_process(pid: int, proc: Path = Path("/proc")) -> frozenset[IpAddress]:
+    """Return the addresses of a process's network namespace; none if it has gone.
+
+    ``/proc/PID/net`` shows the namespace of that process to everybody (proc_pid_net(5)), so this
+    needs no privilege; entering the namespace would need CAP_SYS_ADMIN.
+    """
+    found: set[IpAddress] = set()
+    here = ""
+    for line in _lines(proc / str(pid) / "net" / "fib_trie"):
+        words = line.split()
+        if len(words) >= 2 and words[0] == "|--":
+            here = words[1]
+        elif words[:3] == ["/32", "host", "LOCAL"] and here:
+            found.add(ipaddress.IPv4Address(here))
+    for line in _lines(proc / str(pid) / "net" / "if_inet6"):
+        digits = line.split(" ", 1)[0]
+        if len(digits) == 32:
+            found.add(ipaddress.IPv6Address(int(digits, 16)))
+    return frozenset(found)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_ROUTES_BYTES).decode("ascii", "replace").splitlines()
+    except OSError:
+        return []

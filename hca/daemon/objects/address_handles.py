@@ -1,0 +1,81 @@
+"""Where a client's datagrams go: its address handles."""
+
+import errno
+from dataclasses import dataclass
+from typing import Final
+
+from hca.binding.engine import Engine, EngineAh
+from hca.contract import hca, hca_objects
+from hca.contract.hca import HcaHandle
+from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.checks import get, limit, refused
+from hca.daemon.objects.domains import Domains
+
+_OBJECT_BYTES: Final = 4096  # with its judgement and the rows that count it, both ways
+
+
+@dataclass(slots=True)
+class _Path:
+    engine: EngineAh
+    pd: int
+    wanted: bytes
+
+
+class Paths(Domains):
+    """A client's address handles."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._paths: dict[int, _Path] = {}
+
+    def create_ah(self, wanted: hca_objects.HcaAhCreate) -> HcaHandle:
+        """Make an address handle; a RoCE path is always global. Raises OSError."""
+        limit(self._paths, hca.HCA_MAX_AHS)
+        get(self._pds, wanted.pd)
+        good = wanted.is_global == 1 and wanted.port == 1 and wanted.sgid_index < hca.HCA_GIDS
+        if not good:
+            raise refused(errno.EINVAL)
+        key = self._numbers.new_key()
+        try:
+            self._add_ah(key, wanted)
+        except OSError:
+            self._numbers.free_key(key)
+            raise
+        return HcaHandle(key)
+
+    def _add_ah(self, key: int, wanted: hca_objects.HcaAhCreate) -> None:
+        with self.share.paying(_OBJECT_BYTES):
+            made = self._engine.add_ah(self._client, key, wanted)
+            try:
+                self._guard.connect_path(made, wanted)
+            except OSError:
+                self._engine.remove_ah(made)
+                raise
+        self._paths[key] = _Path(made, wanted.pd, bytes(wanted))
+        self._pds[wanted.pd] += 1
+
+    def destroy_ah(self, key: int) -> None:
+        """Remove an address handle; requests that name it fail from now on. Raises OSError."""
+        path = get(self._paths, key)
+        del self._paths[key]
+        self._guard.forget_path(path.engine)
+        self._engine.remove_ah(path.engine)
+        self.share.give(0, 0, _OBJECT_BYTES)
+        self._numbers.free_key(key)
+        self._pds[path.pd] -= 1
+
+    def save_ah(self, key: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        del luggage
+        return {"handle": key, "request": text(self._paths[key].wanted)}
+
+    def load_ah(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError."""
+        del luggage
+        key = int(row["handle"])
+        self._numbers.adopt_key(key)
+        self._add_ah(key, hca_objects.HcaAhCreate.from_buffer_copy(data(row["request"])))

@@ -1,0 +1,166 @@
+"""Completion channels and completion queues of a client."""
+
+import errno
+import os
+from ctypes import sizeof
+from dataclasses import dataclass
+
+from hca.binding.engine import Engine, EngineCq
+from hca.contract import hca, hca_engine, hca_objects
+from hca.contract.hca import HcaCreated, HcaHandle
+from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.checks import (
+    check_range,
+    descriptor_of,
+    get,
+    limit,
+    pages,
+    power_of_two,
+    refused,
+)
+from hca.daemon.objects.client import ClientPlace
+
+
+@dataclass(slots=True)
+class _Channel:
+    writing_fd: int
+    queues: int = 0
+
+
+@dataclass(slots=True)
+class _Cq:
+    engine: EngineCq
+    channel: int
+    size: int
+    entries: int
+    queue_pairs: int = 0
+
+
+class Completions(ClientPlace):
+    """A client's completion channels and queues."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._channels: dict[int, _Channel] = {}
+        self._cqs: dict[int, _Cq] = {}
+
+    def create_channel(self) -> tuple[HcaHandle, int]:
+        """Make a completion channel; return its pipe's reading end, too. Raises OSError."""
+        limit(self._channels, hca.HCA_MAX_CHANNELS)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writing, False)  # this end alone: the client chooses for its own
+        handle = self._handle()
+        try:
+            self.share.take(2)
+        except OSError:
+            os.close(reading)
+            os.close(writing)
+            raise
+        self._channels[handle] = _Channel(writing)
+        return HcaHandle(handle), reading
+
+    def destroy_channel(self, handle: int) -> None:
+        """Close one that no completion queue has. Raises OSError."""
+        if get(self._channels, handle).queues:
+            raise refused(errno.EBUSY)
+        os.close(self._channels.pop(handle).writing_fd)
+        self.share.give(2)
+
+    def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
+        """Make a completion queue; return its page's descriptor, too. Raises OSError."""
+        limit(self._cqs, hca.HCA_MAX_CQS)
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        channel = get(self._channels, wanted.channel) if wanted.channel else None
+        entries = power_of_two(wanted.entries)
+        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        handle = self._handle()
+        with (
+            descriptor_of("hca-cq", size) as page,
+            self._holding("cq", handle, page, size, descriptors=2),
+        ):
+            notify = channel.writing_fd if channel is not None else -1
+            made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
+            self._cqs[handle] = _Cq(made, wanted.channel, size, entries)
+            if channel is not None:
+                channel.queues += 1
+            return HcaCreated(handle, 0, size, entries, 0), page
+
+    def shrinks(self, wanted: hca_objects.HcaCqResize) -> bool:
+        """Return whether a request asks for fewer entries. Raises OSError."""
+        entries = get(self._cqs, wanted.handle).entries
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        return power_of_two(wanted.entries) < entries
+
+    def rounds(self) -> int:
+        """Wake the engine, and return how often it has looked for work of this function."""
+        return self._engine.rounds_of(self._client)
+
+    def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
+        """Give one another number of entries; return its new page, too. Raises OSError.
+
+        Completions of requests that the engine has not seen yet do not count: see ``resizing``.
+        """
+        cq = get(self._cqs, wanted.handle)
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        entries = power_of_two(wanted.entries)
+        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        with (
+            descriptor_of("hca-cq", size) as page,
+            self._replacing("cq", wanted.handle, page, size),
+        ):
+            self._engine.resize_cq(cq.engine, page, size, entries)
+        cq.size, cq.entries = size, entries
+        return HcaCreated(wanted.handle, 0, size, entries, 0), page
+
+    def destroy_cq(self, handle: int) -> None:
+        """Remove one that no queue pair has. Raises OSError."""
+        cq = get(self._cqs, handle)
+        if cq.queue_pairs:
+            raise refused(errno.EBUSY)
+        del self._cqs[handle]
+        self._engine.remove_cq(cq.engine)
+        self.release("cq", handle)
+        if cq.channel:
+            self._channels[cq.channel].queues -= 1
+
+    def save_channel(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        return {"handle": handle, "end": luggage.pack(self._channels[handle].writing_fd)}
+
+    def load_channel(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError."""
+        self.share.take(2)
+        self._channels[int(row["handle"])] = _Channel(luggage.take(row["end"]))
+
+    def save_cq(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor; the engine is held."""
+        cq = self._cqs[handle]
+        return {
+            "handle": handle,
+            "page": luggage.pack(self.held["cq", handle].descriptor),
+            "size": cq.size,
+            "entries": cq.entries,
+            "channel": cq.channel,
+            "progress": text(bytes(self._engine.save_cq(cq.engine))),
+        }
+
+    def load_cq(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+        handle, size, entries = (int(row[name]) for name in ("handle", "size", "entries"))
+        channel = self._channels[row["channel"]] if row["channel"] else None
+        notify = channel.writing_fd if channel is not None else -1
+        progress = hca_engine.HcaSavedCq.from_buffer_copy(data(row["progress"]))
+        page = luggage.take(row["page"])
+        try:
+            with self._holding("cq", handle, page, size, descriptors=2):
+                made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
+        finally:
+            os.close(page)
+        self._engine.load_cq(made, progress)
+        self._cqs[handle] = _Cq(made, row["channel"], size, entries)
+        if channel is not None:
+            channel.queues += 1

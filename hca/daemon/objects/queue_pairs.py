@@ -1,0 +1,269 @@
+"""Queue pairs of a client."""
+
+import errno
+import os
+from ctypes import sizeof
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Final
+
+from hca.binding import qp_state
+from hca.binding.engine import Engine, EngineQp
+from hca.contract import hca, hca_engine
+from hca.contract.hca import HcaCreated, HcaQpAttributes
+from hca.contract.hca_engine import HcaPolicyChange
+from hca.contract.verbs import VerbsMask, VerbsQpType, VerbsState
+from hca.daemon.cm.bindings import NOT_CONNECTED, Bindings, Found
+from hca.daemon.cm.policy import Service
+from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.checks import (
+    check_range,
+    descriptor_of,
+    get,
+    limit,
+    pages,
+    power_of_two,
+    refused,
+)
+from hca.daemon.objects.completions import Completions
+from hca.daemon.objects.shared_receives import SharedReceives
+
+_CONNECTED = (VerbsQpType.RC, VerbsQpType.UC)
+_OBJECT_BYTES: Final = 32 << 10  # of one over a wire: what is under way is kept with it
+
+
+@dataclass(slots=True)
+class _QueuePair:
+    engine: EngineQp
+    index: int
+    pd: int
+    cqs: tuple[int, int]
+    type: VerbsQpType
+    srq: int
+    wanted: bytes
+    created: bytes
+    attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
+    found: Found = NOT_CONNECTED
+    """The service of the connection that joins it and its peer, if any does."""
+
+
+class Pairs(SharedReceives, Completions):
+    """A client's queue pairs."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self.bindings = Bindings()
+        """The connections of the connection manager; all clients of an hcad share one."""
+        self._gids = gids
+        self._qps: dict[int, _QueuePair] = {}
+        self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
+
+    def create_qp(self, wanted: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
+        """Make a queue pair; return its page's descriptor, too. Raises OSError."""
+        limit(self._qps, hca.HCA_MAX_QPS)
+        if wanted.type not in tuple(VerbsQpType):
+            raise refused(errno.EOPNOTSUPP)
+        get(self._pds, wanted.pd)
+        get(self._cqs, wanted.send_cq)
+        get(self._cqs, wanted.recv_cq)
+        if wanted.srq:
+            get(self._srqs, wanted.srq)
+        check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
+        check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
+        sends, receives = power_of_two(wanted.send_wr), power_of_two(wanted.recv_wr)
+        size = pages(
+            sizeof(hca.HcaQpPage)
+            + sends * sizeof(hca.HcaSendSlot)
+            + receives * sizeof(hca.HcaRecvSlot)
+        )
+        self._guard.take_qp()
+        number, index = self._numbers.new_qpn(), self._free_indices[-1]
+        created = HcaCreated(number, index, size, sends, receives)
+        try:
+            with descriptor_of("hca-qp", size) as page:
+                self._add_qp(wanted, created, page)
+        except OSError:
+            self._numbers.free_qpn(number)
+            self._guard.give_qp()
+            raise
+        self._free_indices.pop()
+        return created, page
+
+    def _add_qp(self, wanted: hca.HcaQpCreate, created: HcaCreated, page: int) -> _QueuePair:
+        send_cq, recv_cq = self._cqs[wanted.send_cq], self._cqs[wanted.recv_cq]
+        srq = self._srqs[wanted.srq] if wanted.srq else None
+        number = created.handle
+        with self._holding("qp", number, page, created.page_bytes, object_bytes=_OBJECT_BYTES):
+            made = self._engine.add_qp(
+                *(self._client, wanted, created, page, send_cq.engine, recv_cq.engine),
+                srq.engine if srq is not None else None,
+            )
+        cqs = (wanted.send_cq, wanted.recv_cq)
+        self.bindings.add_queue_pair(number, self._gids, partial(self._judge_again, number))
+        self._qps[number] = _QueuePair(
+            *(made, created.index, wanted.pd, cqs, VerbsQpType(wanted.type), wanted.srq),
+            *(bytes(wanted), bytes(created)),
+        )
+        if srq is not None:
+            srq.queue_pairs += 1
+        self._pds[wanted.pd] += 1
+        send_cq.queue_pairs += 1
+        recv_cq.queue_pairs += 1
+        return self._qps[number]
+
+    def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
+        """Change a queue pair by the rules of its state. Raises OSError."""
+        qp = self._refreshed(wanted.handle)
+        if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:
+            raise OSError(errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, of {self._mtu}")
+        try:
+            changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
+        except qp_state.InvalidChange as err:
+            raise OSError(errno.EINVAL, str(err)) from err
+        if wanted.mask & VerbsMask.PKEY_INDEX and not any(
+            self.pkeys[changed.pkey_index : changed.pkey_index + 1]
+        ):
+            raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
+        if qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask):
+            self._connect(qp, wanted.handle, changed)
+            return changed
+        if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
+            self._guard.connect_raw(qp.engine)
+        found = qp.found
+        if changed.state == VerbsState.RESET:
+            self._guard.forget(qp.engine)
+            found = NOT_CONNECTED
+        self._set(qp, changed)
+        qp.attributes, qp.found = changed, found
+        return changed
+
+    def _connect(self, qp: _QueuePair, number: int, changed: HcaQpAttributes) -> None:
+        """Have policy judge another peer. Raises OSError: the queue pair keeps the one it has."""
+        if self._engine.drains(qp.engine):
+            raise OSError(errno.EINVAL, "the send queue is not drained: its requests have a peer")
+        found = self._find(number, changed, inherited=False)
+        try:
+            self._guard.connect(qp.engine, number, changed, found, partial(self._set, qp, changed))
+        except OSError:
+            self._find(number, qp.attributes)  # it goes on waiting for the answer that it awaited
+            raise
+        qp.attributes, qp.found = changed, found
+        self.bindings.end_inherited(number)
+
+    def _set(
+        self, qp: _QueuePair, changed: HcaQpAttributes, policy: HcaPolicyChange | None = None
+    ) -> None:
+        """Give the engine other attributes. Raises OSError: it has failed the queue pair."""
+        if not self._engine.set_qp(qp.engine, qp.attributes.state, changed, policy):
+            self._guard.forget(qp.engine)
+            raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
+
+    def query_qp(self, number: int) -> HcaQpAttributes:
+        """Return the attributes of a queue pair as they are now. Raises OSError."""
+        qp = self._refreshed(number)
+        qp.attributes.sq_draining = self._engine.drains(qp.engine)
+        return qp.attributes
+
+    def destroy_qp(self, number: int) -> None:
+        """Remove a queue pair. Raises OSError."""
+        qp = get(self._qps, number)
+        del self._qps[number]
+        self.bindings.remove_queue_pair(number)
+        self._guard.forget(qp.engine)
+        self._engine.remove_qp(qp.engine)
+        self.release("qp", number)
+        self._numbers.free_qpn(number)
+        self._guard.give_qp()
+        self._free_indices.append(qp.index)
+        self._pds[qp.pd] -= 1
+        if qp.srq:
+            self._srqs[qp.srq].queue_pairs -= 1
+        for handle in qp.cqs:
+            self._cqs[handle].queue_pairs -= 1
+
+    def _find(self, number: int, attributes: HcaQpAttributes, *, inherited: bool = True) -> Found:
+        """Return the service that joins a queue pair and the peer that it is set to."""
+        ends = self._gids[attributes.sgid_index], bytes(attributes.dgid)
+        return self.bindings.find(number, *ends, attributes.dest_qpn, inherited=inherited)
+
+    def _judge_again(self, number: int) -> None:
+        """Apply policy to a queue pair whose connection has changed."""
+        qp = self._qps.get(number)
+        if qp is None or qp.type not in _CONNECTED or not _has_peer(qp.attributes.state):
+            return
+        qp.found = self._find(number, qp.attributes)
+        try:
+            self._guard.connect_again(qp.engine, qp.found)
+        except OSError:  # no memory for its counters: it may do nothing
+            self._guard.forget(qp.engine)
+
+    def _refreshed(self, number: int) -> _QueuePair:
+        qp = get(self._qps, number)
+        state = self._engine.state_of(qp.engine)
+        if state in (VerbsState.ERR, VerbsState.SQE):  # what the engine chooses
+            qp.attributes.state = state
+        return qp
+
+    def save_qp(self, number: int, luggage: Luggage) -> Row:
+        """Write one for a successor; the engine is held."""
+        qp = self._qps[number]
+        return {
+            "request": text(qp.wanted),
+            "created": text(qp.created),
+            "page": luggage.pack(self.held["qp", number].descriptor),
+            "progress": text(bytes(self._engine.save_qp(qp.engine))),
+            **self._saved_service(qp),
+        }
+
+    def _saved_service(self, qp: _QueuePair) -> Row:
+        if qp.found.service is None:
+            return {"service": None}
+        local, peer = self._gids[qp.attributes.sgid_index], bytes(qp.attributes.dgid)
+        joins = [local.hex(), peer.hex(), qp.attributes.dest_qpn]
+        return {"service": asdict(qp.found.service), "joins": joins}
+
+    def _load_service(self, number: int, row: Row, attributes: HcaQpAttributes) -> Found:
+        """Take over the service of a queue pair that has the peer that it was written with."""
+        local, peer = self._gids[attributes.sgid_index], bytes(attributes.dgid)
+        joins = [local.hex(), peer.hex(), attributes.dest_qpn]
+        if row["service"] is not None and row.get("joins") == joins:
+            service = Service(**row["service"])
+            self.bindings.inherit(number, local, peer, attributes.dest_qpn, service)
+        return self._find(number, attributes)
+
+    def load_qp(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+        wanted = hca.HcaQpCreate.from_buffer_copy(data(row["request"]))
+        created = HcaCreated.from_buffer_copy(data(row["created"]))
+        progress = hca_engine.HcaSavedQp.from_buffer_copy(data(row["progress"]))
+        self._numbers.adopt_qpn(created.handle)
+        self._free_indices.remove(created.index)
+        page = luggage.take(row["page"])
+        try:
+            qp = self._add_qp(wanted, created, page)
+        finally:
+            os.close(page)
+        self._engine.load_qp(qp.engine, progress)
+        qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
+        self._guard.adopt(queue_pairs=1)
+        if not _has_peer(qp.attributes.state):
+            return
+        if qp.type in _CONNECTED:
+            qp.found = self._load_service(created.handle, row, qp.attributes)
+            self._guard.adopt_peer(qp.engine, created.handle, qp.attributes, qp.found.service)
+        elif qp.type == VerbsQpType.RAW_PACKET:
+            self._guard.adopt_raw(qp.engine)
+
+
+def _names_peer(state: int, mask: int) -> bool:
+    """Tell whether a change gives a queue pair a peer, or another one."""
+    path = VerbsMask.AV | VerbsMask.DEST_QPN | VerbsMask.PKEY_INDEX
+    return _has_peer(state) and bool(mask & path)
+
+
+def _has_peer(state: int) -> bool:
+    return state not in (VerbsState.RESET, VerbsState.INIT, VerbsState.ERR)

@@ -1,0 +1,214 @@
+"""Memory of a client: segments that hcad made, and the regions registered in them."""
+
+import errno
+import os
+from contextlib import ExitStack
+from ctypes import byref, memmove, sizeof
+from dataclasses import dataclass
+
+from hca.binding.engine import Engine, EngineRegion, EngineSegment
+from hca.contract import hca
+from hca.contract.hca import HCA_PAGE_BYTES, HcaHandle
+from hca.contract.verbs import VerbsAccess
+from hca.daemon.common import shared_memory
+from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.checks import check_range, get, limit, refused
+from hca.daemon.objects.domains import Domains
+from hca.daemon.objects.providers import Lent
+
+_ACCESS = (
+    VerbsAccess.LOCAL_WRITE
+    | VerbsAccess.REMOTE_WRITE
+    | VerbsAccess.REMOTE_READ
+    | VerbsAccess.REMOTE_ATOMIC
+    | VerbsAccess.MW_BIND
+)
+_REMOTE_CHANGE = VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_ATOMIC
+
+
+@dataclass(slots=True)
+class Segment:
+    engine: EngineSegment | None
+    """None: it was a device's, who has taken it back."""
+    descriptor: int
+    size: int
+    regions: int = 0
+    lent: Lent | None = None
+    """A device's memory, which this hcad did not make."""
+
+
+@dataclass(slots=True)
+class _Region:
+    engine: EngineRegion | None
+    """None: of its memory some has been taken back."""
+    pd: int
+    size: int
+    segments: tuple[int, ...]
+    wanted: bytes
+    """The request, without pieces that it does not have."""
+
+
+class Regions(Domains):
+    """A client's memory."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._segments: dict[int, Segment] = {}
+        self._regions: dict[int, _Region] = {}
+
+    def create_segment(self, wanted: hca.HcaSegmentCreate) -> tuple[HcaHandle, int]:
+        """Make memory for the client's pages; return its descriptor, too. Raises OSError."""
+        limit(self._segments, hca.HCA_MAX_SEGMENTS)
+        if wanted.bytes == 0 or wanted.bytes % HCA_PAGE_BYTES:
+            raise refused(errno.EINVAL)
+        if wanted.bytes > self._room:
+            raise refused(errno.ENOMEM)
+        with ExitStack() as undo:
+            self.share.take(1)
+            undo.callback(self.share.give, 1)
+            descriptor = shared_memory.shared("hca-memory", wanted.bytes)
+            undo.callback(os.close, descriptor)
+            given = os.dup(descriptor)
+            undo.callback(os.close, given)
+            made = self._engine.add_segment(descriptor, wanted.bytes)
+            undo.pop_all()
+        self._room -= wanted.bytes
+        handle = self._handle()
+        self._segments[handle] = Segment(made, descriptor, wanted.bytes)
+        return HcaHandle(handle), given
+
+    def destroy_segment(self, handle: int) -> None:
+        """Remove memory that no region lies in. Raises OSError."""
+        segment = get(self._segments, handle)
+        if segment.regions:
+            raise refused(errno.EBUSY)
+        del self._segments[handle]
+        self._end_segment(segment)
+
+    def _end_segment(self, segment: Segment) -> None:
+        assert segment.engine is not None
+        self._engine.remove_segment(segment.engine)
+        os.close(segment.descriptor)
+        self.share.give(1)
+        self._room += segment.size
+
+    def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:
+        """Register memory, maybe in another region's place; the handle is its key. Raises OSError.
+
+        Until everything is checked the region that is to be replaced stays.
+        """
+        get(self._pds, wanted.pd)
+        self._check_region(wanted)
+        used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
+        if not wanted.replaced:
+            limit(self._regions, hca.HCA_MAX_MRS)
+        self._guard.take_bytes(wanted.bytes)
+        if wanted.replaced:
+            try:
+                self._remove_region(wanted.replaced)
+            except OSError:
+                self._guard.give_bytes(wanted.bytes)
+                raise
+        key = wanted.replaced or self._numbers.new_key()
+        try:
+            self._add_region(key, wanted, used)
+        except OSError:
+            self._numbers.free_key(key)
+            self._guard.give_bytes(wanted.bytes)
+            raise
+        return HcaHandle(key)
+
+    def _add_region(self, key: int, wanted: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
+        listed = [found for n in used if (found := self._segments[n].engine) is not None]
+        made = None
+        with self.share.paying(_object_bytes(used)):
+            if len(listed) == len(used):
+                told = hca.HcaMrCreate.from_buffer_copy(wanted)
+                if all(self._segments[n].lent is not None for n in used):
+                    told.access |= hca.HCA_ACCESS_DEVICE
+                made = self._engine.add_region(self._client, key, told, listed)
+        length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
+        self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
+        self._pds[wanted.pd] += 1
+        for handle in used:
+            self._segments[handle].regions += 1
+
+    def destroy_region(self, key: int) -> None:
+        """Deregister memory. Raises OSError."""
+        self._remove_region(key)
+        self._numbers.free_key(key)
+
+    def _remove_region(self, key: int) -> None:
+        region = get(self._regions, key)
+        del self._regions[key]
+        if region.engine is not None:
+            self._engine.remove_region(region.engine)
+        self._guard.give_bytes(region.size)
+        self.share.give(0, 0, _object_bytes(region.segments))
+        self._pds[region.pd] -= 1
+        for handle in region.segments:
+            self._segments[handle].regions -= 1
+
+    def _check_region(self, wanted: hca.HcaMrCreate) -> None:
+        check_range(wanted.piece_count, 1, hca.HCA_MAX_PIECES)
+        check_range(wanted.bytes, 1, hca.HCA_MAX_MR_BYTES)
+        if wanted.iova + wanted.bytes > 1 << 64:
+            raise refused(errno.EINVAL)
+        if wanted.access & ~_ACCESS:
+            raise refused(errno.EOPNOTSUPP)
+        if wanted.access & _REMOTE_CHANGE and not wanted.access & VerbsAccess.LOCAL_WRITE:
+            raise refused(errno.EINVAL)
+        total = 0
+        for piece in wanted.pieces[: wanted.piece_count]:
+            segment = get(self._segments, piece.segment)
+            if segment.engine is None:
+                raise refused(errno.EFAULT)
+            inside = piece.offset <= segment.size and piece.bytes <= segment.size - piece.offset
+            if not inside or piece.bytes == 0:
+                raise refused(errno.EINVAL)
+            if not shared_memory.is_backed(segment.descriptor, segment.size):
+                raise OSError(errno.ENOMEM, "memory that its owner has not been charged for")
+            total += piece.bytes
+        if total != wanted.bytes:
+            raise refused(errno.EINVAL)
+
+    def save_segment(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        segment = self._segments[handle]
+        return {"handle": handle, "size": segment.size, "file": luggage.pack(segment.descriptor)}
+
+    def load_segment(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError."""
+        size, descriptor = int(row["size"]), luggage.take(row["file"])
+        with ExitStack() as undo:
+            undo.callback(os.close, descriptor)
+            self.share.take(1)
+            undo.callback(self.share.give, 1)
+            made = self._engine.add_segment(descriptor, size)
+            undo.pop_all()
+        self._segments[int(row["handle"])] = Segment(made, descriptor, size)
+
+    def save_region(self, key: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        del luggage
+        return {"handle": key, "request": text(self._regions[key].wanted)}
+
+    def load_region(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError, KeyError."""
+        del luggage
+        wanted = hca.HcaMrCreate()
+        request = data(row["request"])
+        memmove(byref(wanted), request, min(len(request), sizeof(wanted)))
+        used = tuple(piece.segment for piece in wanted.pieces[: wanted.piece_count])
+        self._numbers.adopt_key(int(row["handle"]))
+        self._guard.adopt(region_bytes=wanted.bytes)
+        self._add_region(int(row["handle"]), wanted, used)
+
+
+def _object_bytes(segments: tuple[int, ...]) -> int:
+    """Return what a region of so many pieces takes, here and in the engine."""
+    return 1024 + 2 * sizeof(hca.HcaPiece) * len(segments)

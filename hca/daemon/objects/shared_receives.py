@@ -1,0 +1,118 @@
+"""Shared receive queues of a client."""
+
+import errno
+import os
+from ctypes import sizeof
+from dataclasses import dataclass
+
+from hca.binding.engine import Engine, EngineSrq
+from hca.contract import hca, hca_engine, hca_objects
+from hca.contract.hca import HcaCreated
+from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.checks import (
+    check_range,
+    descriptor_of,
+    get,
+    limit,
+    pages,
+    power_of_two,
+    refused,
+)
+from hca.daemon.objects.domains import Domains
+
+
+@dataclass(slots=True)
+class _SharedReceives:
+    engine: EngineSrq
+    index: int
+    pd: int
+    count: int
+    wanted: bytes
+    created: bytes
+    queue_pairs: int = 0
+
+
+class SharedReceives(Domains):
+    """A client's shared receive queues."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._srqs: dict[int, _SharedReceives] = {}
+        self._free_srqs = list(range(hca.HCA_MAX_SRQS - 1, -1, -1))
+
+    def create_srq(self, wanted: hca_objects.HcaSrqCreate) -> tuple[HcaCreated, int]:
+        """Make one; return its page's descriptor, too. Raises OSError."""
+        limit(self._srqs, hca.HCA_MAX_SRQS)
+        get(self._pds, wanted.pd)
+        check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
+        receives = power_of_two(wanted.recv_wr)
+        check_range(wanted.limit, 0, receives)
+        size = pages(sizeof(hca_objects.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot))
+        handle, index = self._handle(), self._free_srqs[-1]
+        created = HcaCreated(handle, index, size, 0, receives)
+        with descriptor_of("hca-srq", size) as page:
+            self._add_srq(wanted, created, page)
+        self._free_srqs.pop()
+        return created, page
+
+    def _add_srq(
+        self, wanted: hca_objects.HcaSrqCreate, created: HcaCreated, page: int
+    ) -> EngineSrq:
+        handle = created.handle
+        with self._holding("srq", handle, page, created.page_bytes):
+            made = self._engine.add_srq(self._client, created, wanted.limit, page)
+        self._srqs[handle] = _SharedReceives(
+            *(made, created.index, wanted.pd, created.second_count, bytes(wanted), bytes(created))
+        )
+        self._pds[wanted.pd] += 1
+        return made
+
+    def modify_srq(self, wanted: hca_objects.HcaSrqModify) -> None:
+        """Arm the event of a limit. Raises OSError."""
+        srq = get(self._srqs, wanted.handle)
+        check_range(wanted.limit, 0, srq.count)
+        self._engine.set_srq_limit(srq.engine, wanted.limit)
+
+    def query_srq(self, handle: int) -> hca_objects.HcaSrqModify:
+        """Return the limit that is armed. Raises OSError."""
+        return hca_objects.HcaSrqModify(
+            handle, self._engine.srq_limit(get(self._srqs, handle).engine)
+        )
+
+    def destroy_srq(self, handle: int) -> None:
+        """Remove one that no queue pair has. Raises OSError."""
+        srq = get(self._srqs, handle)
+        if srq.queue_pairs:
+            raise refused(errno.EBUSY)
+        del self._srqs[handle]
+        self._engine.remove_srq(srq.engine)
+        self.release("srq", handle)
+        self._free_srqs.append(srq.index)
+        self._pds[srq.pd] -= 1
+
+    def save_srq(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor; the engine is held."""
+        srq = self._srqs[handle]
+        return {
+            "request": text(srq.wanted),
+            "created": text(srq.created),
+            "page": luggage.pack(self.held["srq", handle].descriptor),
+            "progress": text(bytes(self._engine.save_srq(srq.engine))),
+        }
+
+    def load_srq(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+        wanted = hca_objects.HcaSrqCreate.from_buffer_copy(data(row["request"]))
+        created = HcaCreated.from_buffer_copy(data(row["created"]))
+        progress = hca_engine.HcaSavedSrq.from_buffer_copy(data(row["progress"]))
+        self._free_srqs.remove(created.index)
+        page = luggage.take(row["page"])
+        try:
+            made = self._add_srq(wanted, created, page)
+        finally:
+            os.close(page)
+        self._engine.load_srq(made, progress)

@@ -1,0 +1,80 @@
+"""Memory windows of a client: made here, bound and invalidated by requests."""
+
+import errno
+from dataclasses import dataclass
+from typing import Final
+
+from hca.binding.engine import Engine, EngineWindow
+from hca.contract import hca, hca_engine, hca_objects
+from hca.contract.hca import HcaHandle
+from hca.contract.verbs import VerbsMwType
+from hca.daemon.common.handover_state import Luggage, Row, data, text
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.objects.checks import get, limit, refused
+from hca.daemon.objects.domains import Domains
+
+_OBJECT_BYTES: Final = 1024
+
+
+@dataclass(slots=True)
+class _Window:
+    engine: EngineWindow
+    pd: int
+    wanted: bytes
+
+
+class Windows(Domains):
+    """A client's memory windows."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._windows: dict[int, _Window] = {}
+
+    def create_window(self, wanted: hca_objects.HcaMwCreate) -> HcaHandle:
+        """Allocate a window; the handle is its first key. Raises OSError."""
+        limit(self._windows, hca.HCA_MAX_MWS)
+        get(self._pds, wanted.pd)
+        if wanted.type not in tuple(VerbsMwType):
+            raise refused(errno.EINVAL)
+        key = self._numbers.new_key()
+        try:
+            self._add_window(key, wanted)
+        except OSError:
+            self._numbers.free_key(key)
+            raise
+        return HcaHandle(key)
+
+    def _add_window(self, key: int, wanted: hca_objects.HcaMwCreate) -> EngineWindow:
+        with self.share.paying(_OBJECT_BYTES):
+            made = self._engine.add_window(self._client, key, wanted)
+        self._windows[key] = _Window(made, wanted.pd, bytes(wanted))
+        self._pds[wanted.pd] += 1
+        return made
+
+    def destroy_window(self, key: int) -> None:
+        """Free a window, bound or not. Raises OSError."""
+        window = get(self._windows, key)
+        del self._windows[key]
+        self._engine.remove_window(window.engine)
+        self.share.give(0, 0, _OBJECT_BYTES)
+        self._numbers.free_key(key)
+        self._pds[window.pd] -= 1
+
+    def save_window(self, key: int, luggage: Luggage) -> Row:
+        """Write one for a successor; the engine is held."""
+        del luggage
+        window = self._windows[key]
+        progress = text(bytes(self._engine.save_window(window.engine)))
+        return {"handle": key, "request": text(window.wanted), "progress": progress}
+
+    def load_window(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+        del luggage
+        key = int(row["handle"])
+        progress = hca_engine.HcaSavedWindow.from_buffer_copy(data(row["progress"]))
+        self._numbers.adopt_key(key)
+        made = self._add_window(key, hca_objects.HcaMwCreate.from_buffer_copy(data(row["request"])))
+        self._engine.load_window(made, progress)

@@ -1,0 +1,64 @@
+"""What of a policy's memory rules and limits the engine keeps; the rest is refused by name.
+
+Which verbs reach which memory says ``rdma.grants``; which regions are a GPU's knows hcad from
+whoever lent them, and never from a program.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from hca.contract.verbs import VerbsAccess
+from hca.daemon.policy import qos
+from rdma import grants
+from rdma.grants import DEVICE
+from rdma.tables import Limits, NodeTables, Verdict
+
+_ACCESS: Final = (
+    VerbsAccess.REMOTE_WRITE,
+    VerbsAccess.REMOTE_READ,
+    VerbsAccess.REMOTE_ATOMIC,
+)
+"""The flag of each of ``grants.KINDS``."""
+
+
+def device_only(verdict: Verdict) -> int:
+    """Return the flags of remote access that are to a GPU's memory alone."""
+    alone = grants.to_device_alone(verdict)
+    flags = 0
+    for access, kind in zip(_ACCESS, grants.KINDS, strict=True):
+        if alone & kind:
+            flags |= access
+    return flags
+
+
+def refused(tables: NodeTables) -> Iterator[str]:
+    """Name what tables ask for and this version does not enforce, rule by rule."""
+    for rule in tables.rules:
+        where = f"{rule.policy} {rule.direction}[{rule.index}]"
+        if unknown := [name for name in rule.memory.regions if name != DEVICE]:
+            names = ", ".join(unknown[:5])
+            yield (
+                f"{where}.memory.regions {names}: regions have no names here but {DEVICE!r};"
+                " nothing is reached by these"
+            )
+    yield from qos.refused(tables.qos_classes)
+
+
+def limits_of(tables: NodeTables, address: str) -> Limits:
+    """Return the least limits of objects among the rules that select an address's pod."""
+    number = next((one.identity for one in tables.endpoints if one.address == address), None)
+    identity = next((one for one in tables.identities if one.number == number), None)
+    if identity is None:
+        return Limits()
+    rules = [
+        tables.rules[place].limits
+        for isolation in (identity.ingress, identity.egress)
+        if isolation is not None and isolation.enforced
+        for place in isolation.rules
+    ]
+    return Limits(
+        queue_pairs=min((r.queue_pairs for r in rules if r.queue_pairs is not None), default=None),
+        region_bytes=min(
+            (r.region_bytes for r in rules if r.region_bytes is not None), default=None
+        ),
+    )

@@ -1,0 +1,84 @@
+"""Ceilings of rules: what one rule lets one pod move in a second, whoever its peers are.
+
+A flow is held back by every rule that matches it, and by its QoS class; the slowest decides. What
+a rule of the destination allows is kept on the requester's node, so requesters of two nodes have it
+twice.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from hca.binding.engine import Engine, EngineFlow, EngineLimit
+from rdma.tables import Direction, Flow, Limits, QosClass, Rule, Verdict
+
+_LEAST_BURST_BYTES: Final = 64 << 10
+_BURSTS_PER_SECOND: Final = 100  # where a rule names no burst: what comes in 10 ms
+
+_Key = tuple[str, str, Direction, int, Limits]
+"""Who is limited, and by which rule: with other peers it is the same, with other limits another."""
+
+
+@dataclass(slots=True)
+class _Limit:
+    engine: EngineLimit
+    holders: set[EngineFlow] = field(default_factory=set)
+
+
+class Rates:
+    """Limits of the engine, shared by flows, and freed with the last of them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._limits: dict[_Key, _Limit] = {}
+        self._keys: dict[EngineFlow, frozenset[_Key]] = {}
+
+    def __len__(self) -> int:
+        return len(self._limits)
+
+    def hold(self, row: EngineFlow, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> None:
+        """Hold a flow back by the rules that match it now. Raises OSError."""
+        matched = (rules[place] for place in verdict.rules)
+        wanted = frozenset(
+            _key(flow, rule)
+            for rule in matched
+            if rule.limits.bytes_per_second or rule.limits.operations_per_second
+        )
+        if verdict.qos_class is not None and verdict.qos_class.max_rate:
+            wanted |= {_class_key(flow, verdict.qos_class)}
+        before = self._keys.get(row, frozenset())
+        if wanted == before:
+            return
+        for key in wanted - before:
+            limit = self._limits.get(key)
+            if limit is None:
+                limit = self._limits[key] = _Limit(self._add(key[-1]))
+            limit.holders.add(row)
+        self._engine.limit_flow(row, [self._limits[key].engine for key in wanted])
+        self._let_go(row, before - wanted)
+        self._keys[row] = wanted
+
+    def forget(self, row: EngineFlow) -> None:
+        """A flow is gone from the engine."""
+        self._let_go(row, self._keys.pop(row, frozenset()))
+
+    def _add(self, limits: Limits) -> EngineLimit:
+        size, times = limits.bytes_per_second or 0, limits.operations_per_second or 0
+        burst = limits.burst_bytes or max(size // _BURSTS_PER_SECOND, _LEAST_BURST_BYTES)
+        return self._engine.add_limit(size, burst, times, max(times // _BURSTS_PER_SECOND, 1))
+
+    def _let_go(self, row: EngineFlow, keys: frozenset[_Key]) -> None:
+        for key in keys:
+            limit = self._limits[key]
+            limit.holders.discard(row)
+            if not limit.holders:
+                self._engine.remove_limit(self._limits.pop(key).engine)
+
+
+def _key(flow: Flow, rule: Rule) -> _Key:
+    limited = flow.source if rule.direction == Direction.EGRESS else flow.destination
+    return limited, rule.policy, rule.direction, rule.index, rule.limits
+
+
+def _class_key(flow: Flow, qos_class: QosClass) -> _Key:
+    limits = Limits(bytes_per_second=qos_class.max_rate)
+    return flow.source, f"QoS class {qos_class.name}", Direction.EGRESS, 0, limits

@@ -1,0 +1,54 @@
+"""Programs that a predecessor of this hcad has opened: what it writes of them, and makes again.
+
+``handover`` says who asks whom, and when.
+"""
+
+import socket
+
+from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.common.quotas import CLIENT_BYTES, CLIENT_DESCRIPTORS
+from hca.daemon.objects.client_objects import AdoptedObjects, Objects
+from hca.daemon.policy.guard import Guard
+from hca.daemon.programs.opened_function import OpenedFunction
+from hca.daemon.programs.programs import Programs, logger
+from hca.daemon.programs.requests import Malformed
+from vgpu_sim.system.foreign import ForeignSockets
+
+
+class Adopting(Programs):
+    """Serves programs, also those of a predecessor."""
+
+    @staticmethod
+    def _adopt(row: Row, luggage: Luggage) -> socket.socket:
+        client = socket.socket(fileno=luggage.take(row["socket"]))
+        client.setblocking(False)
+        return client
+
+    def _adopt_objects(self, function: OpenedFunction, saved: Row, luggage: Luggage) -> Objects:
+        objects = AdoptedObjects(
+            *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+            luggage.take_all(saved["descriptors"]),
+            Guard(self.enforcer, function.party),
+            function.mtu,
+        )
+        objects.share = function.share
+        objects.providers = self.providers
+        objects.wire_groups = self.wire_groups
+        objects.bindings = self.cm.manager.bindings
+        with function.share.adopting():
+            function.share.take(CLIENT_DESCRIPTORS, 0, CLIENT_BYTES)
+            objects.load(saved, luggage)
+        return objects
+
+    async def _adopted_program(
+        self, client: socket.socket, key: bytes, function: OpenedFunction, objects: Objects
+    ) -> None:
+        sockets = ForeignSockets("hca", self._refusing)
+        try:
+            with self._among_programs(key):
+                await self._requests(client, sockets, key, function, objects)
+        except (Malformed, TimeoutError, OSError) as err:
+            if self._log_quota.take():
+                logger.info("client_dropped reason=%r", str(err) or "timeout")
+        finally:
+            sockets.close(client)

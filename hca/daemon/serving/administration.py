@@ -1,0 +1,91 @@
+"""What the node agent asks of hcad: functions, and the pods that hold them."""
+
+import ipaddress
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from hca.binding.links import LINKS
+from hca.daemon.common.functions import Binding, IpAddress
+from hca.daemon.serving.pods import PodServer
+from vgpu_sim.system.admin_socket.errors import InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
+from vgpu_sim.system.peers import PodUid, is_pod_uid
+
+Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+MAX_TEXT = 512
+MAX_ADDRESSES = 2  # status.podIPs: one of each family
+_FUNCTION = re.compile(r"HCA-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_POD = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?(/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?")
+
+
+def operations(server: PodServer) -> dict[str, Operation]:
+    """Return the operations of the administration socket, by name."""
+
+    async def add(params: dict[str, Any]) -> dict[str, Any]:
+        values = fields(params, {"function": str, "rate_gbps": int})
+        link = LINKS.get(values["rate_gbps"])
+        if link is None:
+            raise InvalidRequest(f"rate_gbps is one of {', '.join(map(str, LINKS))}")
+        server.add(_function(values["function"]), link)
+        return {}
+
+    async def bind(params: dict[str, Any]) -> dict[str, Any]:
+        kinds: dict[str, type] = {
+            "function": str,
+            "pod_uid": str,
+            "pod": str,
+            "addresses": list,
+            "refused": str,
+        }
+        values = fields(params, kinds)
+        await server.bind(_function(values["function"]), _binding(values))
+        return {}
+
+    async def release(params: dict[str, Any]) -> dict[str, Any]:
+        await server.release(_function(fields(params, {"function": str})["function"]))
+        return {}
+
+    async def status(params: dict[str, Any]) -> dict[str, Any]:
+        fields(params, {})
+        return {"functions": server.status()}
+
+    return {
+        "function-add": add,
+        "function-bind": bind,
+        "function-release": release,
+        "status": status,
+    }
+
+
+def _function(name: str) -> str:
+    if not _FUNCTION.fullmatch(name):  # it becomes the name of a folder
+        raise InvalidRequest("a function is called HCA- and a UUID")
+    return name
+
+
+def _binding(values: dict[str, Any]) -> Binding:
+    if not is_pod_uid(values["pod_uid"]):
+        raise InvalidRequest("pod_uid is not a pod's UID")
+    if not _POD.fullmatch(values["pod"]):
+        raise InvalidRequest("pod is a namespace and a name")
+    listed = values["addresses"]
+    if len(listed) > MAX_ADDRESSES or len(values["refused"]) > MAX_TEXT:
+        raise InvalidRequest(f"more than {MAX_ADDRESSES} addresses, or {MAX_TEXT} characters")
+    if not listed and not values["refused"]:
+        raise InvalidRequest("a pod without an address opens nothing")
+    return Binding(
+        PodUid(values["pod_uid"]),
+        values["pod"],
+        tuple(_address(one) for one in listed),
+        values["refused"],
+    )
+
+
+def _address(text: object) -> IpAddress:
+    try:
+        if not isinstance(text, str):
+            raise ValueError("an address is text")
+        return ipaddress.ip_address(text)
+    except ValueError as err:
+        raise InvalidRequest(f"no IP address: {err}") from err

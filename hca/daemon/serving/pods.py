@@ -1,0 +1,276 @@
+"""A node's hcad: each function has a socket of its own, which only the pod that holds it may open.
+
+A function's directory is mounted into the container that was given it: the mount is the capability,
+and who comes through it must be the pod that the node agent named. The directories stay when
+hcad ends, so that a new one's sockets appear in containers that run.
+"""
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+from collections import Counter
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from hca.binding.engine import Engine, EngineWire
+from hca.binding.links import DEFAULT_LINK, Link
+from hca.contract import hca
+from hca.contract.cm import CmMessage
+from hca.contract.hca import HcaHello, HcaMessage
+from hca.daemon.common.functions import (
+    MAX_FUNCTIONS,
+    Binding,
+    Doorkeeper,
+    Function,
+    Functions,
+    NotPermitted,
+)
+from hca.daemon.common.quotas import Share, Shares, usable
+from hca.daemon.policy.parties import Party
+from hca.daemon.programs import requests
+from hca.daemon.programs.opened_function import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
+from hca.daemon.programs.requests import Malformed
+from hca.daemon.serving.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
+from hca.daemon.sysfs import files
+from hca.daemon.wires.pod_wires import Netd, PodWires
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import Peer, peer_of
+
+logger = logging.getLogger("tessera.hcad")
+
+FUNCTIONS_DIR: Final = "functions"
+CLASSES_DIR: Final = "classes"
+SYS_CLASS: Final = Path("/sys/class")
+MAX_CONNECTIONS_OF_FUNCTION: Final = 64
+_SOCKET_MODE: Final = 0o666  # whoever the container's user is: the mount is the capability
+_HELLOS: Final = {int(HcaMessage.OPEN): HcaHello, int(CmMessage.OPEN): HcaHello}
+
+
+class PodServer(Server):
+    """Serves the functions of a node below ``directory``."""
+
+    max_connections = MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION  # no pod takes another's
+    max_silent = max_connections
+    managed = True
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        doorkeeper: Doorkeeper | None = None,
+        system_classes: Path = SYS_CLASS,
+        shares: Shares | None = None,
+        netd: Netd | None = None,
+    ) -> None:
+        shared = shares or Shares(usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        super().__init__(directory, engine, memory_bytes, lambda: None, shared)
+        self._table = Functions()
+        self._doorkeeper = doorkeeper or Doorkeeper()
+        self._system_classes = system_classes
+        self.wires = PodWires(engine, self.enforcer, self.cm.manager, netd or Netd())
+        self.wire_groups = self.wires.groups
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            self._refusing = foreign.refuse_descriptors(probe)
+        self._changing = 0
+        """How many functions are being given to pods, or taken back."""
+        self._listeners: dict[str, socket.socket] = {}
+        self._connected: Counter[str] = Counter()
+        self._connected_to: dict[socket.socket, str] = {}
+        self._holders: dict[str, Party] = {}
+        self._shared: dict[str, Share] = {}
+
+    async def close(self) -> None:
+        """Hang up on everybody; their objects go."""
+        await super().close()
+        for listener in self._listeners.values():
+            listener.close()
+
+    def add(self, name: str, link: Link = DEFAULT_LINK) -> None:
+        """Add a function and listen for its pod. Raises RequestError, OSError."""
+        function = self._table.add(name, link)
+        home = self._directory / FUNCTIONS_DIR / name
+        home.mkdir(mode=0o755, parents=True, exist_ok=True)
+        files.write_classes(self._directory / CLASSES_DIR / name, self._system_classes)
+        self._write(function)
+        self._shared[name] = self._shares.share()
+        listener = seqpacket.bind(home / SOCKET_NAME, _SOCKET_MODE)
+        foreign.refuse_descriptors(listener)
+        self._listen(function, listener)
+
+    def _listen(self, function: Function, listener: socket.socket) -> None:
+        listener.listen(socket.SOMAXCONN)
+        if not self._listeners:
+            self._begin(self._show())
+        self._listeners[function.name] = listener
+        self._begin(self._accept(listener, partial(self._begin_to_serve, function)))
+
+    def _begin_to_serve(
+        self, function: Function, client: socket.socket
+    ) -> Coroutine[Any, Any, None]:
+        self._connected_to[client] = function.name
+        return self._serve_pod(function, client)
+
+    async def bind(self, name: str, binding: Binding) -> None:
+        """Give a function to a pod; programs of whoever had it, or its address, end first.
+
+        Raises RequestError, OSError.
+        """
+        function = self._table.get(name)
+        if function.binding == binding:
+            return
+        with self._change():
+            for lost in self._table.losing(name, binding):
+                await self.release(lost.name)
+            self._bind(function, binding)
+        self._write(function)
+        self.enforcer.parties_changed()
+        logger.info("function_bound function=%s pod=%s", name, binding.pod)
+
+    def _bind(self, function: Function, binding: Binding) -> None:
+        self._table.bind(function.name, binding)
+        if binding.addresses:
+            pod = binding.addresses, binding.pod, binding.pod_uid
+            held = self._holders[function.name] = Party.of(function.name, function.address, *pod)
+            self.enforcer.parties.enter(held)
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        self._changing += 1
+        try:
+            yield
+        finally:
+            self._changing -= 1
+
+    async def pause(self) -> str:
+        """See ``Programs.pause``."""
+        obstacle = await super().pause()
+        if not obstacle and self._changing:
+            return "a function is being given to a pod"
+        return obstacle
+
+    async def release(self, name: str) -> None:
+        """Take a function back; its programs and their objects are gone then.
+
+        Raises RequestError, OSError.
+        """
+        if not self._table.release(name):
+            return
+        programs = tuple(self._programs.pop(name.encode(), ()))
+        for task in programs:
+            task.cancel()
+        if programs:
+            with self._change():
+                await asyncio.wait(programs)
+        holder = self._holders.pop(name, None)
+        if holder is not None:
+            self.enforcer.parties.leave(holder)
+            self.enforcer.parties_changed()
+        self._write(self._table.get(name))
+        logger.info("function_released function=%s programs=%d", name, len(programs))
+
+    def status(self) -> list[Mapping[str, Any]]:
+        """Return what the node agent may know: whose functions are, and how many use them."""
+        return [
+            {
+                "function": function.name,
+                "pod_uid": held.pod_uid if held is not None else "",
+                "pod": held.pod if held is not None else "",
+                "addresses": [str(ip) for ip in held.addresses] if held is not None else [],
+                "refused": held.refused if held is not None else "",
+                "programs": len(self._programs.get(function.name.encode(), ())),
+            }
+            for function in self._table.all()
+            for held in (function.binding,)
+        ]
+
+    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+        for function in self._table.all():
+            held = function.binding
+            made = self.wires.made(held.pod_uid, held.addresses) if held is not None else ()
+            if made:
+                yield self._device(function), made
+
+    def _device(self, function: Function) -> Path:
+        return self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
+
+    def _write(self, function: Function) -> None:
+        """Show tools what the device is now; in place, as containers have the folder mounted."""
+        files.write(self._device(function), function.address, FIRMWARE, BOARD, function.link)
+
+    def _of_pod(self, function: Function, binding: Binding, mtu: int) -> OpenedFunction:
+        """Return what a program of a pod gets. Raises NotPermitted: it is another pod's by now."""
+        if function.binding != binding:
+            raise NotPermitted(errno.EAGAIN, "the function has just been given to another pod")
+        name, where = function.name, SYS_CLASS / CLASS_NAME
+        held, shared = self._holders[name], self._shared[name]
+        return OpenedFunction(0, function.address, where, shared, held, function.link, mtu)
+
+    async def _serve_pod(self, function: Function, client: socket.socket) -> None:
+        if self._connected[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
+            self._silent.pop(client, None)
+            del self._connected_to[client]
+            client.close()
+            return
+        self._connected[function.name] += 1
+        sockets = ForeignSockets(function.name, self._refusing)
+        try:
+            peer = peer_of(client)
+            async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
+                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+            self._silent.pop(client, None)
+            if not packet.data:
+                return
+            if packet.truncated:
+                raise Malformed("too long, or brought descriptors")
+            header, hello = requests.parse(packet.data, _HELLOS)
+            try:
+                if hello.version != hca.HCA_VERSION:
+                    raise NotPermitted(errno.EPROTO, f"a library of version {hello.version}")
+                await self._open_for_pod(function, client, sockets, header, peer, packet.sender)
+            except NotPermitted as err:
+                if self._log_quota.take():
+                    logger.warning("open_refused function=%s reason=%r", function.name, str(err))
+                await self._send(client, requests.encode(header, None, err.status))
+        except (Malformed, TimeoutError, OSError) as err:
+            if self._log_quota.take():
+                logger.info("client_dropped reason=%r", str(err) or "timeout")
+        finally:
+            self._connected[function.name] -= 1
+            del self._connected_to[client]
+            self._silent.pop(client, None)
+            sockets.close(client)
+            sockets.end()
+
+    async def _open_for_pod(
+        self,
+        function: Function,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        peer: Peer,
+        sender: Peer | None,
+    ) -> None:
+        """Let a program in and serve it. Raises NotPermitted, Malformed, TimeoutError, OSError."""
+        async with AsyncExitStack() as stack:
+            with self._letting_in():  # until it is among the programs that are handed over
+                binding = await self._doorkeeper.admit(function, client, peer, sender)
+                pod = binding.pod_uid, binding.addresses[0]
+                mtu = await stack.enter_async_context(self.wires.held(*pod, client))
+                opened = self._of_pod(function, binding, mtu)
+            await self._opened(client, sockets, header, function.name.encode(), opened)
+
+    @contextmanager
+    def _letting_in(self) -> Iterator[None]:
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1

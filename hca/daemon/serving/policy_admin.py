@@ -1,0 +1,97 @@
+"""What may be asked of hcad's administration socket about policy.
+
+An answer to ``tables`` means: the engine enforces them, and whom they deny has been revoked.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from hca.daemon.policy import memory_rules
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.successors import StaleTables
+from hca.daemon.wires.pod_wires import PodWires
+from rdma import codec
+from rdma.errors import RdmaError
+from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
+
+MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
+"""Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""
+
+Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, Operation]:
+    """Return the operations by name; ``wires`` are those of a node's pods."""
+
+    async def tables(params: dict[str, Any]) -> dict[str, Any]:
+        text = fields(params, {"document": str})["document"]
+        try:
+            decoded = await asyncio.to_thread(codec.decode, text)
+        except RdmaError as err:
+            raise InvalidRequest(str(err)) from err
+        try:
+            switched = enforcer.switch(decoded)
+        except StaleTables as err:
+            raise Conflict(str(err)) from err
+        return {
+            "generation": switched.generation,
+            "revoked": switched.revoked,
+            "narrowed": switched.narrowed,
+            "refused": list(memory_rules.refused(decoded)),
+        }
+
+    async def generation(params: dict[str, Any]) -> dict[str, Any]:
+        fields(params, {})
+        said = {"generation": enforcer.tables.generation if enforcer.tables is not None else None}
+        if wires is not None:
+            said["path_mtu"] = wires.path_mtu
+        return said
+
+    async def status(params: dict[str, Any]) -> dict[str, Any]:
+        fields(params, {})
+        said = policy_status(enforcer)
+        return said if wires is None else {**said, "wire": wires.status()}
+
+    async def denials(params: dict[str, Any]) -> dict[str, Any]:
+        fields(params, {})
+        enforcer.flows.gather()
+        taken, lost = enforcer.denials.take()
+        listed = [{**denial.to_json(), "count": count} for denial, count in taken.items()]
+        return {"denials": listed, "lost": lost}
+
+    return {
+        "tables": tables,
+        "policy-generation": generation,
+        "policy-status": status,
+        "denials": denials,
+    }
+
+
+def policy_status(enforcer: Enforcer) -> dict[str, Any]:
+    """Return what is enforced, on whom, and what it has come to."""
+    enforcer.flows.gather()
+    tables = enforcer.tables
+    return {
+        "managed": enforcer.managed,
+        "generation": tables.generation if tables is not None else None,
+        "node": tables.node if tables is not None else "",
+        "refused": list(memory_rules.refused(tables)) if tables is not None else [],
+        "parties": [
+            {
+                "function": party.function,
+                "owner": party.owner,
+                "pod_uid": party.pod_uid,
+                "addresses": list(party.addresses),
+                "known": enforcer.knows(party),
+                "queue_pairs": party.queue_pairs,
+                "region_bytes": party.region_bytes,
+            }
+            for party in enforcer.parties.all()
+        ],
+        "connected": enforcer.connected,
+        "revoked": enforcer.revoked,
+        "rules": list(enforcer.flows.to_json()),
+        "denied": enforcer.denials.total,
+    }

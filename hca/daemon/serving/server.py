@@ -1,0 +1,237 @@
+"""hcad's socket: members join the fabric and get a function, their programs open it.
+
+Everything here is reachable by whoever has the socket. A connection has HELLO_TIMEOUT_SECONDS to
+say who it is; what it sends is bounded, and what breaks the protocol is hung up on.
+"""
+
+import asyncio
+import ctypes
+import errno
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from hca.binding.addresses import address_of
+from hca.binding.engine import Engine, EngineWire
+from hca.binding.wire import WireInterface
+from hca.contract import hca
+from hca.contract.cm import CmMessage
+from hca.contract.hca import HcaHello, HcaMessage
+from hca.daemon.cm.server import CmServer
+from hca.daemon.common.quotas import Shares
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.parties import Parties, Party
+from hca.daemon.programs import requests
+from hca.daemon.programs.adoption import Adopting
+from hca.daemon.programs.opened_function import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
+from hca.daemon.programs.requests import Malformed
+from hca.daemon.sysfs import files, hw_counters
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.system import seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+
+logger = logging.getLogger("tessera.hcad")
+
+SOCKET_NAME = "hca.sock"
+SYSFS_NAME = "sysfs"
+CLASS_NAME = "infiniband"
+HELLO_TIMEOUT_SECONDS = 5.0
+GATHER_SECONDS = 5.0
+MAX_CONNECTIONS = 8192
+MAX_SILENT = 64
+_BACKLOG = 1024
+_HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
+    HcaMessage.JOIN: HcaHello,
+    HcaMessage.OPEN: HcaHello,
+    CmMessage.OPEN: HcaHello,
+}
+
+
+class Server(Adopting):
+    """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
+
+    max_connections = MAX_CONNECTIONS
+    max_silent = MAX_SILENT
+    managed = False
+    """Whether nothing is open before there are tables."""
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        on_empty: Callable[[], None],
+        shares: Shares,
+        *,
+        shared_loopback: bool = False,
+        near: frozenset[bytes] = frozenset(),
+        wire: WireInterface | None = None,
+    ) -> None:
+        enforcer = Enforcer(engine, Parties(), managed=self.managed)
+        cm = CmServer(shared_loopback=shared_loopback, near=near)
+        super().__init__(engine, memory_bytes, enforcer, cm)
+        self._wire = wire
+        self._directory = directory
+        self._on_empty = on_empty
+        self._shares = shares
+        self._functions: dict[bytes, OpenedFunction] = {}
+        self._indices: set[int] = set()
+        self._listener: socket.socket | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[socket.socket, asyncio.Task[None]] = {}
+        """Connections that have not said who they are, the oldest first."""
+        self.wires_made: Sequence[EngineWire] = ()
+        """The engine's wires that all functions have."""
+        self._shown: dict[Path, hw_counters.Shown] = {}
+        self._members: dict[bytes, socket.socket] = {}
+
+    @property
+    def members(self) -> int:
+        """How many have joined."""
+        return len(self._functions)
+
+    def open(self, listener: socket.socket, *, refusing: bool) -> None:
+        """Begin to serve a socket that is bound; ``refusing``: it lets no descriptors in."""
+        self._listener = listener
+        self._refusing = refusing
+        self._listener.listen(_BACKLOG)
+        self._begin(self._accept(self._listener, self._serve))
+        self._begin(self._gather())
+        self._begin(self._show())
+
+    async def close(self) -> None:
+        """Hang up on everybody; their objects go."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self._listener is not None:
+            self._listener.close()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _gather(self) -> None:
+        """Write down what the engine denies, though nobody asks."""
+        while True:
+            await asyncio.sleep(GATHER_SECONDS)
+            self.enforcer.flows.gather()
+
+    async def _show(self) -> None:
+        """Have the devices' files say what the engine has counted."""
+        while True:
+            await asyncio.sleep(hw_counters.REFRESH_SECONDS)
+            devices = dict(self._wired())
+            self._shown = {path: one for path, one in self._shown.items() if path in devices}
+            for path, wires in devices.items():
+                shown = self._shown.setdefault(path, hw_counters.Shown(path))
+                with suppress(OSError):  # its folder goes before its function
+                    shown.show([self._engine.wire_counts(wire) for wire in wires])
+
+    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+        """Return the folders of devices that are on wires, and those."""
+        if self.wires_made:
+            for function in self._functions.values():
+                yield function.directory / DEVICE_NAME, self.wires_made
+
+    async def _accept(
+        self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> None:
+        while True:
+            await seqpacket.readable(listener.fileno())
+            try:
+                client, _ = listener.accept()
+            except OSError as err:
+                logger.warning("accept_failed error=%s", err)
+                await asyncio.sleep(0.1)
+                continue
+            client.setblocking(False)
+            while len(self._silent) >= self.max_silent:  # the oldest has had the most time
+                self._silent.pop(next(iter(self._silent))).cancel()
+                await asyncio.sleep(0)
+            if len(self._tasks) > self.max_connections:
+                client.close()
+                continue
+            self._silent[client] = self._begin(serve(client))
+
+    async def _serve(self, client: socket.socket) -> None:
+        sockets = ForeignSockets("hca", self._refusing)
+        try:
+            async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
+                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+            self._silent.pop(client, None)
+            if not packet.data:
+                return
+            if packet.truncated:
+                raise Malformed("too long, or brought descriptors")
+            header, hello = requests.parse(packet.data, _HELLOS)
+            serve = self._member if header.type == HcaMessage.JOIN else self._program
+            await serve(client, sockets, header, hello)
+        except (Malformed, TimeoutError, OSError) as err:
+            if self._log_quota.take():
+                logger.info("client_dropped reason=%r", str(err) or "timeout")
+        finally:
+            self._silent.pop(client, None)
+            sockets.close(client)
+            sockets.end()
+
+    async def _member(
+        self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello
+    ) -> None:
+        token = bytes(hello.token)
+        if token in self._functions or hello.version != hca.HCA_VERSION or not any(token):
+            await self._send(client, requests.encode(header, None, errno.EINVAL))
+            return
+        index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
+        function = self._function(index)
+        directory = function.directory / DEVICE_NAME
+        files.write(directory, function.address, FIRMWARE, BOARD)
+        self._add_member(token, function, client)
+        try:
+            await self._send(client, requests.encode(header, function.device()))
+            await sockets.receive(client, 1)  # it has nothing more to say
+        finally:
+            self._remove_member(token)
+
+    def _function(self, index: int) -> OpenedFunction:
+        directory = self._directory / SYSFS_NAME / str(index) / CLASS_NAME
+        address, mtu = address_of(index), hca.HCA_MAX_MTU
+        if self._wire is not None:
+            address, mtu = self._wire.address(address), self._wire.path_mtu()
+        share, party = self._shares.share(), Party.of(f"f{index}", address)
+        return OpenedFunction(index, address, directory, share, party, mtu=mtu)
+
+    def _add_member(self, token: bytes, function: OpenedFunction, client: socket.socket) -> None:
+        self._indices.add(function.index)
+        self._functions[token] = function
+        self._members[token] = client
+        self.enforcer.parties.enter(function.party)
+
+    def _remove_member(self, token: bytes) -> None:
+        for task in tuple(self._programs.pop(token, ())):
+            task.cancel()
+        function = self._functions.pop(token)
+        del self._members[token]
+        self.enforcer.parties.leave(function.party)
+        self._indices.discard(function.index)
+        files.remove(function.directory.parent)
+        if not self._functions:
+            self._on_empty()
+
+    async def _program(
+        self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello
+    ) -> None:
+        token = bytes(hello.token)
+        function = self._functions.get(token)
+        if function is None or hello.version != hca.HCA_VERSION:
+            status = errno.EACCES if function is None else errno.EPROTO
+            await self._send(client, requests.encode(header, None, status))
+            return
+        await self._opened(client, sockets, header, token, function)

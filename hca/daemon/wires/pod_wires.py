@@ -1,0 +1,230 @@
+"""The wires of a node's pods: a pod has one while a program of its own has a function open.
+
+Its sockets are in the pod's network namespace, which netd enters: see ``netd``. Where there is no
+netd, or it refuses, functions reach those of their node, and ``status`` says why no others.
+"""
+
+import asyncio
+import errno
+import ipaddress
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from hca.binding.engine import Engine, EngineWire
+from hca.binding.wire import PATH_MTUS, NoWire, WireInterface
+from hca.binding.wire_sockets import WireSockets
+from hca.contract import hca
+from hca.daemon.cm import private_data
+from hca.daemon.cm.manager import Manager
+from hca.daemon.common.functions import IpAddress
+from hca.daemon.common.handover_state import Luggage, Row
+from hca.daemon.netd.broker import Broker, Opened
+from hca.daemon.netd.daemon import SOCKET_NAME
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.wires import handover_state
+from hca.daemon.wires.groups import WireGroups
+from hca.daemon.wires.wires import Wires
+from vgpu_sim.system.pacing import LogQuota
+from vgpu_sim.system.peers import PodUid
+
+logger = logging.getLogger("tessera.hcad")
+
+ANSWER_SECONDS: Final = 2.0
+_LOG_LINES_PER_MINUTE: Final = 30
+
+
+@dataclass(slots=True)
+class _Wire:
+    users: int = 0
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    made: EngineWire | None = None
+    sockets: WireSockets | None = None
+    """What the engine has copies of: a successor of this hcad gets them."""
+    interface: WireInterface | None = None
+    why: str = ""
+
+    @property
+    def mtu(self) -> int:
+        """The largest ibv_mtu that passes; without a wire nothing but the engine sets it."""
+        return self.interface.path_mtu() if self.interface is not None else hca.HCA_MAX_MTU
+
+
+@dataclass(frozen=True, slots=True)
+class Netd:
+    """Who opens wires, and how they are to be."""
+
+    directory: Path | None = None
+    """Where it listens; None: there is none."""
+    segments: bool = True
+    """The kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as hardware would."""
+
+
+class PodWires:
+    """All wires of a node."""
+
+    def __init__(self, engine: Engine, enforcer: Enforcer, manager: Manager, netd: Netd) -> None:
+        self._engine = engine
+        self._all = Wires(engine, enforcer, manager, self._open_group)
+        self._segments = netd.segments
+        self._broker = netd.directory / SOCKET_NAME if netd.directory is not None else None
+        self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
+        self._carried: int | None = None
+        self._quota = LogQuota(_LOG_LINES_PER_MINUTE)
+
+    @property
+    def groups(self) -> WireGroups:
+        """Which multicast groups the wires are in."""
+        return self._all.groups
+
+    @property
+    def path_mtu(self) -> int | None:
+        """The path MTU in bytes of the pods' interfaces, as last seen; None: none was."""
+        return self._carried
+
+    @asynccontextmanager
+    async def held(
+        self, pod: PodUid, address: IpAddress, client: socket.socket
+    ) -> AsyncIterator[int]:
+        """Have a wire of a pod's address, if one is to be had, and lend the ibv_mtu that passes.
+
+        ``client`` is a socket that a program of the pod made: it tells the network namespace.
+        """
+        key = pod, address
+        one = self._wires.setdefault(key, _Wire())
+        one.users += 1
+        try:
+            async with one.opening:
+                if one.made is None:
+                    await self._open(one, address, client)
+            yield one.mtu
+        finally:
+            one.users -= 1
+            if not one.users:
+                del self._wires[key]
+                if one.made is not None:
+                    self._all.remove(one.made)
+                if one.sockets is not None:
+                    one.sockets.close()
+
+    def made(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
+        """Return the engine's wires of a pod's addresses, as far as there are."""
+        found = (self._wires.get((pod, address)) for address in addresses)
+        return tuple(one.made for one in found if one is not None and one.made is not None)
+
+    def status(self) -> Mapping[str, Any]:
+        """Return which wires there are, and why others are not."""
+        return {
+            "broker": str(self._broker) if self._broker is not None else "",
+            "wires": [self._shown(address, one) for (_, address), one in self._wires.items()],
+        }
+
+    def save(self, luggage: Luggage) -> list[Row]:
+        """Write the wires that there are for a successor; none is being opened."""
+        return [
+            {
+                "pod_uid": pod,
+                "address": str(address),
+                "wire": handover_state.save(one.interface, (one.sockets,), luggage),
+            }
+            for (pod, address), one in self._wires.items()
+            if one.sockets is not None and one.interface is not None
+        ]
+
+    def load(self, saved: Sequence[Row], luggage: Luggage) -> None:
+        """Take wires over, before who is connected over them; each is then to be ``held``.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+        """
+        for row in saved:
+            interface, (sockets,) = handover_state.load(row["wire"], luggage)
+            one = _Wire(sockets=sockets, interface=interface)
+            one.made = self._all.add(sockets, interface.path_mtu())
+            self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = one
+            self._carried = PATH_MTUS[one.mtu - 1]
+
+    def _shown(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
+        shown: dict[str, Any] = {"address": str(address), "programs": one.users}
+        if one.made is None or one.interface is None:
+            return {**shown, "same_node_only": one.why or "being opened"}
+        counts = self._engine.wire_counts(one.made)
+        return {
+            **shown,
+            "interface": one.interface.name,
+            "interface_mtu": one.interface.mtu,
+            "segments": self._segments,
+            "path_mtu": PATH_MTUS[one.mtu - 1],
+            "datagram_sources": self._all.known(one.made),
+            "groups": [private_data.text(gid) for gid in one.sockets.groups] if one.sockets else [],
+            "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
+        }
+
+    async def _open(self, one: _Wire, address: IpAddress, client: socket.socket) -> None:
+        if self._broker is None:
+            one.why = "the chart has rdma.wire.enabled off"
+            return
+        lent = os.dup(client.fileno())  # the thread may outlive the connection
+        try:
+            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address), self._segments)
+        except (NoWire, OSError) as err:
+            one.why = f"netd: {err}"
+            if self._quota.take():
+                logger.warning("no_wire address=%s reason=%r", address, one.why)
+            return
+        try:
+            (sockets,) = opened.wires
+            if sockets.address.ip != address:
+                raise NoWire(f"sockets of {sockets.address.ip} for {address}")
+            one.made = self._all.add(sockets, opened.interface.path_mtu())
+        except (NoWire, ValueError, OSError) as err:
+            opened.close()
+            one.why = str(err)
+            logger.warning("no_wire address=%s reason=%r", address, one.why)
+            return
+        one.sockets, one.interface, one.why = sockets, opened.interface, ""
+        self._carried = PATH_MTUS[one.mtu - 1]
+
+    async def _open_group(self, sockets: WireSockets, group: bytes) -> socket.socket:
+        """Have netd open a socket in a multicast group at a pod's address. Raises OSError."""
+        if self._broker is None:
+            raise OSError(errno.ENETUNREACH, "no netd opens sockets in groups")
+        lent = os.dup(sockets.sockets[0].fileno())
+        try:
+            return await asyncio.to_thread(
+                _ask_group, self._broker, lent, str(sockets.address.ip), group
+            )
+        except NoWire as err:
+            raise OSError(errno.ENETUNREACH, f"netd: {err}") from err
+
+
+def _ask_group(broker: Path, lent: int, wanted: str, group: bytes) -> socket.socket:
+    try:
+        with _linked(broker) as link:
+            return Broker(link).open_group(lent, wanted, group)
+    finally:
+        os.close(lent)
+
+
+def _linked(broker: Path) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        link.settimeout(ANSWER_SECONDS)
+        link.connect(str(broker))
+    except BaseException:
+        link.close()
+        raise
+    return link
+
+
+def _ask(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
+    try:
+        with _linked(broker) as link:
+            return Broker(link).open(lent, wanted, segments)
+    finally:
+        os.close(lent)

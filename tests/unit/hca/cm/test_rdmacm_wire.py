@@ -1,0 +1,415 @@
+"""The connection manager's messages on a wire: what comes is hostile, and what is sent may be lost."""
+
+import asyncio
+import contextlib
+import os
+import random
+import socket
+import struct
+from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hca.contract.cm import CM_MAX_IDS, CmEventType as Event, CmPortSpace
+from hca.contract.hca import HCA_MAX_MTU
+from hca.contract.hca_engine import HcaMad
+from hca.daemon.cm import mad_codec, private_data
+from hca.daemon.cm.messages import (
+    Drep,
+    Dreq,
+    Message,
+    Path,
+    Reason,
+    Rej,
+    Rep,
+    Req,
+    SidrRep,
+    SidrReq,
+    SidrStatus,
+)
+from hca.daemon.cm.policy import Refusal
+from hca.daemon.cm.server import CmServer
+from hca.daemon.cm.wire import CmWire
+from support.connections.cm_rig import Client, Fabric, gid
+from support.oracles import roce
+from support.oracles.roce import Packet
+from support.rigs import hca_rig
+from support.wire.wire_rig import End, fresh_address, gid_of
+
+PORT = 7174
+SERVICE = CmPortSpace.TCP << 16 | PORT
+SMALL = 3  # an ibv_mtu: 1024 bytes
+GSI_QKEY = 0x80010000
+UD_SEND, UD_SEND_IMM = 0x64, 0x65
+TRANSACTION = 0x0123456789ABCDEF
+
+
+class Peer:
+    """A node made of a socket: it says what it likes."""
+
+    def __init__(self, ip: str, to: str) -> None:
+        self.ip, self.to = ip, to
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind((ip, roce.PORT))
+        self.socket.setblocking(False)
+
+    def request(self, **changes: Any) -> Req:
+        """A REQ for the port that is served."""
+        header = private_data.pack(private_data.Endpoints(gid_of(self.ip), 40000, gid_of(self.to)))
+        path = Path(gid_of(self.ip), gid_of(self.to))
+        data = header.ljust(92, b"\0")
+        return replace(Req(7, SERVICE, path, 0x123, 0x456, mtu=SMALL, data=data), **changes)
+
+    def say(self, message: Message, **changes: Any) -> None:
+        """Send a message as a datagram that is right but for ``changes``."""
+        self.send(mad_codec.encode(message, TRANSACTION), **changes)
+
+    def send(self, mad: bytes, qkey: int = GSI_QKEY, source: int = 1, **changes: Any) -> None:
+        """Send bytes as a datagram of queue pair 1."""
+        deth = struct.pack("!II", qkey, source)
+        packet = Packet(UD_SEND, 1, 0, deth, mad, ack=False).but(**changes)
+        if packet.opcode == UD_SEND_IMM:
+            packet = packet.but(headers=packet.headers + bytes(4))
+        self.socket.sendto(packet.sealed(self.ip, self.to), (self.to, roce.PORT))
+
+    async def hear(self, pkey: int = 0xFFFF) -> tuple[Message, int]:
+        """Return the next message that comes, and its transaction; its packet is as it must be."""
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(60):
+            data, (ip, port) = await loop.sock_recvfrom(self.socket, 4096)
+        assert data[-4:] == roce.icrc(ip, port, self.ip, data[:-4])
+        opcode, _, said, qpn, _, qkey, source = struct.unpack_from("!BBHIIII", data)
+        assert (opcode, said, qpn, qkey, source) == (UD_SEND, pkey, 1, GSI_QKEY, 1)
+        return mad_codec.decode(data[20:-4])
+
+
+class Stage:
+    """A node with an address on the wire and, in its connection manager, a function that has it."""
+
+    def __init__(self, end: End) -> None:
+        self.end = end
+        self.peer = Peer(fresh_address(), end.ip)
+        self.server = CmServer()
+        self.wire = CmWire(end.engine, self.server.manager)
+        self.wire.add(end.wire, gid_of(end.ip))
+        self.ids = self.server.ids((gid(0), gid_of(end.ip)), SMALL)
+
+    def listen(self, backlog: int = 0) -> None:
+        """Serve the port."""
+        client = Client.__new__(Client)
+        client.ids = self.ids
+        client.channel, self.events = Client.new_channel(client)
+        Client.listener(client, PORT, backlog)
+
+    async def counted(self, name: str, least: int = 1) -> None:
+        """Wait until a counter of the wire has grown."""
+        async with asyncio.timeout(60):
+            while getattr(self.end.counts, name) < least:  # noqa: ASYNC110 # the engine's own
+                await asyncio.sleep(0)
+
+    async def answer(self, message: Message) -> Message:
+        """Say something; return what is answered."""
+        self.peer.say(message)
+        return (await self.peer.hear())[0]
+
+    def close(self) -> None:
+        """End it."""
+        self.ids.close()
+        self.wire.remove(gid_of(self.end.ip))
+        self.peer.socket.close()
+
+
+@pytest.fixture
+def end() -> Iterator[End]:
+    with hca_rig.running_engine() as engine:
+        made = End(engine)
+        yield made
+        made.close()
+
+
+def on_stage(end: End, play: Callable[[Stage], Coroutine[Any, Any, None]]) -> None:
+    """Play with a stage, in a loop of its own."""
+
+    async def run() -> None:
+        stage = Stage(end)
+        try:
+            await play(stage)
+        finally:
+            stage.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_is_answered_in_its_own_transaction(end):
+    async def play(stage: Stage) -> None:
+        stage.peer.say(stage.peer.request())
+        answer, transaction = await stage.peer.hear()
+        assert isinstance(answer, Rej)
+        assert (answer.remote_id, answer.reason) == (7, Reason.INVALID_SERVICE_ID)
+        assert transaction == TRANSACTION
+        sidr = await stage.answer(SidrReq(9, CmPortSpace.UDP << 16 | PORT, data=bytes(216)))
+        assert isinstance(sidr, SidrRep)
+        assert (sidr.request, sidr.status) == (9, SidrStatus.UNSUPPORTED)
+        assert isinstance(await stage.answer(Dreq(7, 1234, 17)), Drep)
+
+    on_stage(end, play)
+
+
+@pytest.mark.parametrize(
+    ("changes", "counted"),
+    [
+        ({"qkey": 0x11111111}, "malformed"),
+        ({"qkey": 0x80010001}, "malformed"),
+        ({"source": 2}, "malformed"),
+        ({"opcode": UD_SEND_IMM}, "malformed"),
+        ({"payload": bytes(252)}, "malformed"),
+        ({"payload": bytes(260)}, "malformed"),
+        ({"payload": b""}, "malformed"),
+        ({"opcode": 0x04, "headers": b""}, "malformed"),
+        ({"pkey": 0x8000}, "bad_pkey"),
+        ({"qpn": 0}, "unknown_qp"),
+    ],
+    ids=[
+        "Q_Key",
+        "other Q_Key",
+        "source",
+        "immediate",
+        "short",
+        "long",
+        "empty",
+        "RC",
+        "no P_Key",
+        "queue pair 0",
+    ],
+)
+def test_what_is_no_datagram_of_queue_pair_1_is_dropped(end, changes, counted):
+    async def play(stage: Stage) -> None:
+        stage.peer.say(stage.peer.request(), **changes)
+        await stage.counted(counted)
+        answer = await stage.answer(stage.peer.request(psn=1))
+        assert isinstance(answer, Rej), "and nothing was answered before"
+        assert stage.end.counts.sent == 1
+
+    on_stage(end, play)
+
+
+def test_a_wrong_checksum_is_dropped(end):
+    async def play(stage: Stage) -> None:
+        mad = mad_codec.encode(stage.peer.request(), 1)
+        packet = Packet(UD_SEND, 1, 0, struct.pack("!II", GSI_QKEY, 1), mad, ack=False)
+        data = bytearray(packet.sealed(stage.peer.ip, stage.end.ip))
+        data[40] ^= 1
+        stage.peer.socket.sendto(data, (stage.end.ip, roce.PORT))
+        await stage.counted("bad_icrc")
+
+    on_stage(end, play)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"data": bytes(92)}, Reason.UNSUPPORTED),
+        ({"mtu": HCA_MAX_MTU}, Reason.INVALID_PATH_MTU),
+    ],
+    ids=["somebody else's address", "a larger MTU than the wire's"],
+)
+def test_a_request_that_cannot_be_served_is_rejected(end, changes, reason):
+    async def play(stage: Stage) -> None:
+        stage.listen()
+        answer = await stage.answer(stage.peer.request(**changes))
+        assert isinstance(answer, Rej)
+        assert answer.reason == reason
+
+    on_stage(end, play)
+
+
+def test_policies_are_asked_for_what_comes(end):
+    async def play(stage: Stage) -> None:
+        stage.listen()
+        asked = []
+
+        def may_connect(*flow: object) -> Refusal:
+            asked.append(flow)
+            return Refusal("denied by ns/one")
+
+        stage.server.manager.may_connect = may_connect
+        answer = await stage.answer(stage.peer.request())
+        assert isinstance(answer, Rej)
+        assert (answer.reason, answer.data[:16]) == (28, b"denied by ns/one")
+        assert asked == [(stage.peer.ip, stage.end.ip, PORT, "TCP")]
+        with pytest.raises(BlockingIOError):
+            os.read(stage.events, 1)
+
+    on_stage(end, play)
+
+
+def test_whoever_is_here_says_nothing_over_a_wire(end):
+    """Its address in a packet is forged."""
+
+    async def play(stage: Stage) -> None:
+        here = stage.server.ids((gid(1), gid_of(stage.peer.ip)))
+        stage.listen()
+        stage.peer.say(stage.peer.request())
+        after = Peer(fresh_address(), stage.end.ip)
+        after.say(after.request(service=SERVICE + 1))  # what has come is read in its order
+        assert isinstance((await after.hear())[0], Rej)
+        assert not stage.server.manager._endpoints
+        with pytest.raises(BlockingIOError):
+            os.read(stage.events, 1)
+        after.socket.close()
+        here.close()
+
+    on_stage(end, play)
+
+
+@pytest.mark.parametrize(
+    ("own", "pkey", "heard"),
+    [
+        (0xFFFF, 0x7FFF, True),
+        (0xFFFF, 0x8001, False),
+        (0x8001, 0x8001, True),
+        (0x0001, 0x8001, True),
+        (0x0001, 0x0001, False),
+        (0x8001, 0xFFFF, False),
+    ],
+)
+def test_messages_are_of_the_partition_of_who_has_the_address(end, own, pkey, heard):
+    async def play(stage: Stage) -> None:
+        stage.wire._pkeys = lambda address: (own,)
+        stage.peer.say(stage.peer.request(), pkey=pkey)
+        stage.peer.say(stage.peer.request(local_id=8), pkey=0x8000 | own)
+        first, _ = await stage.peer.hear(pkey=own)
+        assert isinstance(first, Rej)
+        assert first.remote_id == (7 if heard else 8)
+
+    on_stage(end, play)
+
+
+def test_a_flood_is_lost_and_then_others_are_heard(end):
+    """Random bytes, and more requests than ids and backlog have room for."""
+
+    async def play(stage: Stage) -> None:
+        stage.listen(backlog=8)
+        choice = random.Random(5)
+        for number in range(3000):
+            if number % 2:
+                stage.peer.send(choice.randbytes(mad_codec.MAD_BYTES))
+            else:
+                stage.peer.say(stage.peer.request(local_id=100 + number))
+            if number % 64 == 0:
+                await asyncio.sleep(0)
+        async with asyncio.timeout(60):
+            while True:
+                stage.peer.say(stage.peer.request(service=SERVICE + 1, local_id=3))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):
+                        while True:
+                            answer, _ = await stage.peer.hear()
+                            if isinstance(answer, Rej) and answer.remote_id == 3:
+                                return
+
+    on_stage(end, play)
+    assert CM_MAX_IDS > 8
+
+
+class Two:
+    """Two nodes whose messages are delivered, or lost as ``loses`` says."""
+
+    def __init__(self) -> None:
+        self.fabrics = Fabric(), Fabric()
+        self.loses: Callable[[Message], bool] = lambda message: False
+        for here, there in (self.fabrics, self.fabrics[::-1]):
+            here.manager.wire = self._wire(there)
+        self.asks, self.serves = Client(self.fabrics[0], 0), Client(self.fabrics[1], 1)
+
+    def _wire(self, there: Fabric) -> Callable[[bytes, bytes, Message], None]:
+        def send(source: bytes, destination: bytes, message: Message) -> None:
+            if not self.loses(message):
+                there.queue.append(lambda: there.manager.receive(source, destination, message))
+
+        return send
+
+    def run(self) -> None:
+        """Deliver everything."""
+        while any(fabric.queue for fabric in self.fabrics):
+            for fabric in self.fabrics:
+                fabric.run()
+
+    def later(self, seconds: float) -> None:
+        """Let time pass."""
+        for fabric in self.fabrics:
+            fabric.later(seconds)
+        self.run()
+
+    def connected(self) -> tuple[int, int]:
+        """Connect; return both ids."""
+        self.serves.listener(PORT)
+        here = self.asks.routed(self.serves.gid, PORT)
+        self.asks.connect(here)
+        self.later(5)
+        there = self.serves.event().handle
+        self.serves.accept(there)
+        self.later(5)
+        assert self.asks.event().type == Event.CONNECT_RESPONSE
+        self.asks.ids.establish(here)
+        self.later(5)
+        assert self.serves.event().type == Event.ESTABLISHED
+        return here, there
+
+
+@pytest.mark.parametrize("lost", [Req, Rep, Dreq, Drep], ids=lambda kind: kind.__name__)
+def test_what_is_lost_is_repeated(lost):
+    """The first of each kind; and nothing stays."""
+    two = Two()
+    seen: list[Message] = []
+
+    def loses(message: Message) -> bool:
+        seen.append(message)
+        return isinstance(message, lost) and sum(isinstance(one, lost) for one in seen) == 1
+
+    two.loses = loses
+    here, there = two.connected()
+    two.asks.ids.destroy_id(here)
+    two.later(5)
+    assert two.serves.types() == [Event.DISCONNECTED]
+    two.serves.ids.disconnect(there)
+    for _ in range(4):
+        two.later(5)
+    assert not two.fabrics[0].manager._endpoints
+    assert two.serves.types() == [Event.TIMEWAIT_EXIT]
+
+
+def test_a_wire_that_goes_takes_what_ends_over_it():
+    two = Two()
+    here, _ = two.connected()
+    two.loses = lambda message: True
+    two.asks.ids.destroy_id(here)
+    two.later(5)
+    assert two.fabrics[0].manager._endpoints
+    two.fabrics[0].manager.abandon(two.asks.gid)
+    assert not two.fabrics[0].manager._endpoints
+
+
+def test_a_path_s_mtu_is_the_smaller_of_what_two_functions_of_a_node_have():
+    """What the events say, which queue pairs are set to."""
+    fabric = Fabric()
+    asks, serves = Client(fabric, 0), Client(fabric, 1)
+    serves.ids.function.mtu = SMALL
+    serves.listener(PORT)
+    asks.connect(asks.routed(serves.gid, PORT))
+    asked = serves.event()
+    serves.accept(asked.handle)
+    assert (asked.path.path_mtu, asks.event().path.path_mtu) == (SMALL, SMALL)
+
+
+def test_an_address_of_the_other_family_or_without_a_wire_is_not_reached(end):
+    async def play(stage: Stage) -> None:
+        manager = stage.server.manager
+        assert manager.leads_to(gid_of(end.ip), gid_of(stage.peer.ip))
+        assert not manager.leads_to(gid_of(end.ip), b"\xfd" + bytes(15))
+        assert not manager.leads_to(gid(0), gid_of(stage.peer.ip))
+
+    on_stage(end, play)
+    assert HcaMad.data.size == mad_codec.MAD_BYTES

@@ -1,0 +1,577 @@
+"""Regions in a device's memory: reached over RDMA, and by nobody once it is taken back."""
+
+import asyncio
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from hca.binding.engine import Engine
+from hca.contract import hca
+from hca.contract.hca import HcaMessage
+from hca.contract.hca_objects import (
+    HcaDeviceSegment,
+    HcaMwCreate,
+    HcaSegmentDevice,
+    HcaSegmentShared,
+)
+from hca.contract.verbs import VerbsAccess, VerbsMwType, VerbsOpcode as Op, VerbsStatus as Status
+from hca.daemon.common.handover_state import Luggage
+from hca.daemon.common.numbers import Numbers
+from hca.daemon.common.quotas import Shares
+from hca.daemon.objects.client_objects import AdoptedObjects, Objects
+from hca.daemon.objects.providers import Providers
+from hca.daemon.policy.enforcement import Enforcer
+from hca.daemon.policy.parties import Parties
+from hca.daemon.programs import lending
+from support.rigs import hca_rig, rdma_lab
+from support.rigs.direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
+from support.rigs.hca_rig import ALL_ACCESS, BASE, Client, Pair, write
+from support.rigs.share_room import room
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.direct import DirectGrant, ExportRequest
+from vgpu_sim.hal.messages import Header, SharedRange
+from vgpu_sim.system import seqpacket
+from vgpu_sim.system.peers import Peer
+from vgpu_sim.worker.memory import create_populated
+
+TOKEN = bytes([7]) * 32
+SKIPPED = 8192
+"""Where in its chunk the memory begins that is asked for."""
+
+
+@dataclass
+class Chunk:
+    """A worker's memory, and what it hears of whoever was lent it."""
+
+    memory: int = field(default_factory=lambda: create_populated("test", SIZE))
+    ends: list[socket.socket] = field(default_factory=list)
+
+    def lend(self, end: socket.socket, asked: ExportRequest) -> None:
+        del asked
+        grant = DirectGrant(0, 0, SKIPPED, SIZE)
+        socket.send_fds(end, [bytes(grant)], [self.memory])
+        self.ends.append(end)
+
+    def read(self, size: int) -> bytes:
+        return os.pread(self.memory, size, SKIPPED)
+
+    def take_back(self) -> None:
+        """Say what a worker says before it gives the pages back."""
+        self.ends[-1].shutdown(socket.SHUT_WR)
+
+    async def is_let_go(self) -> None:
+        """Wait, as a worker does, for the other side's end."""
+        await until(lambda: hung_up(self.ends[-1]))
+
+
+def hung_up(end: socket.socket) -> bool:
+    try:
+        return end.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:  # it had not read what was said
+        return True
+
+
+def request(address: int = 0x1000, size: int = 4096, named: SharedRange | None = None) -> bytes:
+    """Return a request for memory; in what a descriptor names ``address`` is an offset."""
+    body: ctypes.Structure = HcaSegmentDevice(address, size)
+    kind = HcaMessage.SEGMENT_DEVICE
+    if named is not None:
+        body, kind = HcaSegmentShared(named, address, size), HcaMessage.SEGMENT_SHARED
+    start = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, 7, 0, ctypes.sizeof(body), 0)
+    return bytes(Header(*start)) + bytes(body)
+
+
+@dataclass
+class Asked:
+    status: int
+    segment: HcaDeviceSegment
+
+
+OWN = Peer(os.getpid(), os.geteuid())
+
+
+async def ask(
+    objects: Objects,
+    address: int = 0x1000,
+    size: int = 4096,
+    sender: Peer | None = OWN,
+    client: socket.socket | None = None,
+    named: SharedRange | None = None,
+) -> Asked:
+    """Ask as the program that this process is, unless told otherwise."""
+    asked = request(address, size, named)
+    assert lending.is_asked_for(asked)
+    ours, theirs = seqpacket.pair()
+    with ours, theirs:
+        reply, descriptors, why = await lending.answer(
+            *(objects, TOKEN, client or ours, sender, asked)
+        )
+    assert descriptors == ()
+    header = Header.from_buffer_copy(reply)
+    assert (header.type, header.request) == (Header.from_buffer_copy(asked).type + 1, 7)
+    assert bool(why) == bool(header.status)
+    body = reply[ctypes.sizeof(Header) :]
+    return Asked(header.status, HcaDeviceSegment.from_buffer_copy(body or bytes(16)))
+
+
+def register(client: Client, made: HcaDeviceSegment, size: int = 4096) -> int:
+    """Make a region of the memory that was asked for; return its key. Raises OSError."""
+    wanted = hca.HcaMrCreate(client.pd, ALL_ACCESS, BASE, size, 1)
+    wanted.pieces[0] = hca.HcaPiece(made.handle, 0, made.offset, size)
+    return client.objects.create_region(wanted).handle
+
+
+def run(
+    tmp_path: Path, body: Callable[[Providers, FakeGpud], Awaitable[None]], *workers: Worker
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            gpud = FakeGpud(tmp_path / "d", *workers)
+            try:
+                await body(served, gpud)
+            finally:
+                gpud.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_device_memory_is_written_and_taken_back(tmp_path: Path, fresh_engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        pair = Pair(fresh_engine)
+        objects = pair.b.objects
+        objects.providers = served
+        room = objects._room
+        made = (await ask(objects)).segment
+        assert gpud.asked[0].pid == os.getpid()
+        assert made.offset == SKIPPED
+        assert objects._room == room, "it is not host memory of the client"
+        key = register(pair.b, made)
+        pair.here.view[:5] = b"hallo"
+        write(pair, 5, remote_key=key)
+        assert pair.a_send.statuses(1) == [Status.SUCCESS]
+        assert chunk.read(5) == b"hallo"
+
+        chunk.take_back()
+        await chunk.is_let_go()
+        write(pair, 5, remote_key=key)
+        assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+        with pytest.raises(OSError, match="Bad address") as caught:
+            register(pair.b, made)
+        assert caught.value.errno == errno.EFAULT
+        with pytest.raises(OSError, match="busy"):
+            objects.destroy_segment(made.handle)
+        objects.destroy_region(key)
+        objects.destroy_segment(made.handle)
+        pair.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_what_a_descriptor_names_is_asked_for_as_it_was_read(
+    tmp_path: Path, fresh_engine: Engine
+) -> None:
+    """By the process that asks, not by what the descriptor says: hcad believes nothing of it."""
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(fresh_engine, Numbers(), 0)
+        client.objects.providers = served
+        named = SharedRange(1, 2, 3, 4)
+        made = (await ask(client.objects, 8192, named=named)).segment
+        asked = gpud.asked[0]
+        assert (asked.pid, asked.address, asked.size) == (os.getpid(), 8192, 4096)
+        assert asked.range == bytes(named)
+        assert register(client, made)
+        stranger = Peer(os.getpid() + 1, os.geteuid())
+        refused = await ask(client.objects, sender=stranger, named=named)
+        assert refused.status == errno.EFAULT
+        assert len(gpud.asked) == 1
+        client.objects.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_its_own_key_is_dead_for_its_owner_too(tmp_path: Path, fresh_engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        pair = Pair(fresh_engine)
+        pair.a.objects.providers = served
+        key = register(pair.a, (await ask(pair.a.objects)).segment)
+        chunk.ends[0].send(b"what nobody should say")  # a worker that breaks the protocol has ended
+        await chunk.is_let_go()
+        write(pair, 5, key=key)
+        assert pair.a_send.statuses(1) == [Status.LOC_PROT_ERR]
+        pair.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, fresh_engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        pair = Pair(fresh_engine)
+        pair.b.objects.providers = served
+        keys = [register(pair.b, (await ask(pair.b.objects)).segment) for _ in range(2)]
+        chunk.take_back()
+        await chunk.is_let_go()
+        write(pair, 5, remote_key=keys[0])
+        assert pair.a_send.statuses(1) == [Status.SUCCESS]
+        write(pair, 5, remote_key=keys[1])
+        assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+        pair.close()
+        await until(lambda: hung_up(chunk.ends[0]))
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_it_is_taken_back_under_writes(tmp_path: Path, fresh_engine: Engine) -> None:
+    """Whenever that is: each write is done or refused, and nothing is touched afterwards."""
+    chunk, size, rounds = Chunk(), 1 << 20, 40
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        results = set()
+        for i in range(rounds):
+            pair = Pair(fresh_engine, first=2 * i)
+            pair.b.objects.providers = served
+            source = pair.a.region(size)
+            key = register(pair.b, (await ask(pair.b.objects, size=size)).segment, size)
+            for _ in range(12):
+                write(pair, size, key=source.key, remote_key=key)
+            for _ in range(i % 4):
+                await asyncio.sleep(0)
+            chunk.take_back()
+            await chunk.is_let_go()
+            os.pwrite(chunk.memory, b"mine", SKIPPED)
+            statuses = pair.a_send.statuses(12)
+            assert chunk.read(4) == b"mine"
+            refused = statuses.index(Status.REM_ACCESS_ERR) if statuses[-1] else 12
+            assert statuses[:refused] == [Status.SUCCESS] * refused
+            assert set(statuses[refused + 1 :]) <= {Status.WR_FLUSH_ERR}
+            results.add(refused)
+            pair.close()
+        assert min(results) < 12, "it was never taken back in time"
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_a_client_that_ends_gives_everything_back(tmp_path: Path, fresh_engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        share = Shares(1000, 1000, 1 << 20).share()
+        free = room(share)
+        client = Client(fresh_engine, Numbers(), 0, share=share)
+        client.objects.providers = served
+        register(client, (await ask(client.objects)).segment)
+        descriptors, rings, objects = room(share)
+        assert (descriptors, rings) == (free[0] - 2, free[1]), "the memory and its connection"
+        assert objects < free[2]
+        before = len(os.listdir("/proc/self/fd"))
+        client.objects.close()
+        assert room(share) == free
+        await chunk.is_let_go()
+        assert len(os.listdir("/proc/self/fd")) < before
+        assert len(gpud.asked) == 1
+
+    run(tmp_path, body, chunk.lend)
+
+
+@pytest.mark.parametrize(
+    ("address", "size", "status"),
+    [
+        (0x1000, 0, errno.EINVAL),
+        ((1 << 64) - 1, 2, errno.EINVAL),
+        (0, hca.HCA_MAX_MR_BYTES + 1, errno.EINVAL),
+        (0x1000, SIZE, errno.EPROTO),  # of which the worker has not all
+    ],
+)
+def test_ranges_that_cannot_be_are_refused(
+    tmp_path: Path, fresh_engine: Engine, address: int, size: int, status: int
+) -> None:
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(fresh_engine, Numbers(), 0)
+        client.objects.providers = served
+        assert (await ask(client.objects, address, size)).status == status
+        assert len(gpud.asked) == (status != errno.EINVAL)
+        client.objects.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+def test_what_no_context_has_is_a_bad_address(tmp_path: Path, fresh_engine: Engine) -> None:
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(fresh_engine, Numbers(), 0)
+        assert (await ask(client.objects)).status == errno.ENODEV  # where nobody lends
+        client.objects.providers = served
+        assert (await ask(client.objects)).status == errno.EFAULT
+        assert len(gpud.asked) == 2
+        client.objects.close()
+
+    run(tmp_path, body, refuse)
+
+
+def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, fresh_engine: Engine) -> None:
+    """Sealed against writing: a mapping of it could not be written to, and is not made."""
+    chunk = Chunk(os.memfd_create("test", os.MFD_ALLOW_SEALING))
+    os.truncate(chunk.memory, SIZE)
+    os.posix_fallocate(chunk.memory, 0, SIZE)
+    fcntl.fcntl(
+        chunk.memory,
+        fcntl.F_ADD_SEALS,
+        fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE,
+    )
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        share = Shares(1000, 1000, 1 << 20).share()
+        client = Client(fresh_engine, Numbers(), 0, share=share)
+        client.objects.providers = served
+        free = room(share)
+        for _ in range(2):
+            assert (await ask(client.objects)).status == errno.EPERM
+            await chunk.is_let_go()
+            assert room(share) == free
+        client.objects.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+@pytest.mark.parametrize("sender", [None, Peer(1, 0), Peer(0, 0)])
+def test_who_only_holds_the_connection_gets_nobody_s_memory(
+    tmp_path: Path, fresh_engine: Engine, sender: Peer | None
+) -> None:
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(fresh_engine, Numbers(), 0)
+        client.objects.providers = served
+        assert (await ask(client.objects, sender=sender)).status == errno.EFAULT
+        assert gpud.asked == []
+        client.objects.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+_CONNECTS = """
+import socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+    link.connect(sys.argv[1])
+"""
+
+
+def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, fresh_engine: Engine) -> None:
+    """Its number may be another's by now."""
+    chunk = Chunk()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.settimeout(60)
+        listener.bind(str(tmp_path / "l"))
+        listener.listen(1)
+        with subprocess.Popen([sys.executable, "-c", _CONNECTS, str(tmp_path / "l")]) as process:
+            client, _ = listener.accept()
+        dead = Peer(process.pid, os.geteuid())
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        objects = Client(fresh_engine, Numbers(), 0).objects
+        objects.providers = served
+        assert (await ask(objects, sender=dead, client=client)).status == errno.EFAULT
+        assert gpud.asked[0].pid == process.pid
+        await chunk.is_let_go()
+        objects.close()
+
+    with client:
+        run(tmp_path, body, chunk.lend)
+
+
+def test_too_many_are_refused_before_anybody_is_asked(
+    tmp_path: Path, fresh_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hca, "HCA_MAX_SEGMENTS", 1)
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        objects = Client(fresh_engine, Numbers(), 0).objects
+        objects.providers = served
+        assert (await ask(objects)).status == 0
+        assert (await ask(objects)).status == errno.ENOMEM
+        assert len(gpud.asked) == 1
+        objects.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+def test_a_successor_takes_it_over_with_the_connection(
+    tmp_path: Path, fresh_engine: Engine
+) -> None:
+    chunks = [Chunk(), Chunk()]
+    with hca_rig.running_engine() as new:
+        new.hold()
+
+        async def body(served: Providers, gpud: FakeGpud) -> None:
+            pair = Pair(fresh_engine)
+            old = pair.b.objects
+            old.providers = served
+            segments = [(await ask(old)).segment]
+            gpud.workers = [chunks[1].lend]
+            segments.append((await ask(old)).segment)
+            keys = [register(pair.b, one) for one in segments]
+            chunks[1].take_back()
+            await chunks[1].is_let_go()
+
+            luggage = Luggage()
+            saved = json.loads(json.dumps(old.save(luggage)))
+            arrived = Luggage([os.dup(one) for one in luggage.descriptors])
+            gids = (bytes(16), pair.b.gid)
+            ends = arrived.take_all(saved["descriptors"])
+            objects = AdoptedObjects(new, Numbers(), gids, 1 << 30, ends)
+            objects.providers = served
+            objects.load(saved, arrived)
+            assert arrived.left() == []
+            pair.close()
+            assert not hung_up(chunks[0].ends[0]), "the successor's end is there"
+            chunks[0].take_back()
+            await chunks[0].is_let_go()
+            assert [objects._regions[key].engine for key in keys] == [None, None]
+            for key in keys:
+                objects.destroy_region(key)
+            for one in segments:
+                objects.destroy_segment(one.handle)
+            new.release()
+            objects.close()
+
+        run(tmp_path, body, chunks[0].lend)
+
+
+def test_what_is_too_short_to_say_what_it_is_asks_for_nothing() -> None:
+    assert not lending.is_asked_for(b"")
+    assert not lending.is_asked_for(request()[: ctypes.sizeof(Header) - 1])
+    with pytest.raises(lending.requests.Malformed):
+        asyncio.run(
+            lending.answer(
+                *(None, TOKEN, None, OWN, request()[:-1]),  # type: ignore[arg-type]
+            )
+        )
+
+
+DEVICE = {"scope": "Named", "regions": ["device"]}
+RULES = {
+    "all verbs": ([{"memory": DEVICE}], {"write", "read"}),
+    "only reading": ([{"memory": {**DEVICE, "maxAccess": "ReadOnly"}}], {"read"}),
+    "writing alone, and reading of everything": (
+        [{"verbs": ["Write"], "memory": DEVICE}, {"verbs": ["Read"]}],
+        {"write", "read", "host read"},
+    ),
+    "a rule for everything beside it": (
+        [{"memory": DEVICE}, {}],
+        {"write", "read", "host write", "host read"},
+    ),
+    "and a name that nobody knows": (
+        [{"memory": {"scope": "Named", "regions": ["device", "weights"]}}],
+        {"write", "read"},
+    ),
+    "a name that nobody knows": ([{"memory": {"scope": "Named", "regions": ["weights"]}}], set()),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_may_open_a_gpu_s_memory_alone(
+    tmp_path: Path, fresh_engine: Engine, name: str
+) -> None:
+    """What it does not open ends as a wrong key does."""
+    rules, expected = RULES[name]
+    pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+    enforcer = Enforcer(fresh_engine, Parties())
+    limited = [rdma_lab.policy({"app": "server"}, ingress=[*rules, {"verbs": ["Send"]}])]
+    enforcer.switch(rdma_lab.tables(1, pods, limited))
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        found = set()
+        for what in ("write", "read", "host write", "host read"):
+            pair = Pair(fresh_engine, 0, enforcer)
+            pair.b.objects.providers = served
+            key = register(pair.b, (await ask(pair.b.objects)).segment)
+            opcode = Op.RDMA_READ if "read" in what else Op.RDMA_WRITE
+            target = pair.there.key if "host" in what else key
+            write(pair, 5, remote_key=target, opcode=opcode)
+            (status,) = pair.a_send.statuses(1)
+            assert status in (Status.SUCCESS, Status.REM_ACCESS_ERR)
+            if status == Status.SUCCESS:
+                found.add(what)
+            pair.close()
+            enforcer.parties.leave(pair.a.party)
+            enforcer.parties.leave(pair.b.party)
+        assert found == expected
+
+    run(tmp_path, body, *[Chunk().lend] * 4)
+
+
+def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(
+    tmp_path: Path, fresh_engine: Engine
+) -> None:
+    pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+    enforcer = Enforcer(fresh_engine, Parties())
+    limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
+    enforcer.switch(rdma_lab.tables(1, pods, limited))
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        pair = Pair(fresh_engine, 0, enforcer)
+        pair.b.objects.providers = served
+        made = (await ask(pair.b.objects)).segment
+        wanted = hca.HcaMrCreate(pair.b.pd, ALL_ACCESS, 1 << 32, 8192, 2)
+        wanted.pieces[0] = hca.HcaPiece(made.handle, 0, made.offset, 4096)
+        wanted.pieces[1] = hca.HcaPiece(pair.there.segment, 0, 0, 4096)
+        key = pair.b.objects.create_region(wanted).handle
+        write(pair, 5, remote_key=key, remote=1 << 32)
+        assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+        pair.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+def test_a_window_opens_no_more_than_its_region(fresh_engine: Engine) -> None:
+    """It is bound to host memory, while rules open a GPU's alone."""
+    pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+    enforcer = Enforcer(fresh_engine, Parties())
+    enforcer.switch(rdma_lab.tables(1, pods))
+    pair = Pair(fresh_engine, 0, enforcer)
+    wanted = HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
+    window = pair.b.objects.create_window(wanted).handle
+    slot = pair.qb.send_slots[0]
+    slot.opcode, slot.flags, slot.remote_key, slot.immediate = Op.BIND_MW, 2, window, window
+    slot.remote_address, slot.compare_add = BASE, 64
+    slot.swap = VerbsAccess.REMOTE_WRITE
+    slot.payload.sges[0].lkey = pair.there.key
+    pair.qb.page.send_head += 1
+    pair.qb.ring()
+    assert pair.b_send.statuses(1) == [Status.SUCCESS]
+    write(pair, 5, remote_key=window)
+    assert pair.a_send.statuses(1) == [Status.SUCCESS]
+    limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
+    enforcer.switch(rdma_lab.tables(2, pods, limited))
+    write(pair, 5, remote_key=window)
+    assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+    pair.close()
+
+
+def test_no_program_says_that_its_memory_is_a_gpu_s(fresh_engine: Engine) -> None:
+    client = Client(fresh_engine, Numbers(), 0)
+    with pytest.raises(OSError, match="not supported"):
+        client.region(access=ALL_ACCESS | hca.HCA_ACCESS_DEVICE)
+    client.objects.close()
