@@ -114,8 +114,8 @@ venv: .venv/.installed
 
 # The C parts are compiled by the build hook, so their sources are what the installation depends on,
 # and what the hook generates C from.
-.venv/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard rdma/*.py vgpu_sim/hal/*.py) \
-    $(shell find vgpu_sim/native vgpu_sim/clients vgpu_sim/worker/runtime -type f \
+.venv/.installed: pyproject.toml constraints.txt hatch_build.py $(wildcard rdma/*.py hca/contract/*.py) \
+    $(shell find vgpu_sim/hal vgpu_sim/native vgpu_sim/clients vgpu_sim/worker/runtime hca/engine hca/clients -type f \
       -not -path '*/native/lib/*' -not -path '*/native/generated/*' -not -path '*/__pycache__/*')
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
 	@echo "Installing into .venv ($(PYTHON))"

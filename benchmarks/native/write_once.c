@@ -5,7 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tessera_abi.h"
+#include "tessera_rdma_abi.h"
 
 static uint64_t now_ns(void) {
   struct timespec now;

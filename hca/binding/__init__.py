@@ -1,1 +1,1 @@
-"""The simulated RDMA fabric: queue-pair states, addresses, and the engine that moves the data."""
+"""The engine as Python calls it, and what it needs: addresses, links, sockets of a wire."""

@@ -3,7 +3,9 @@
 import ctypes
 from pathlib import Path
 
-LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_hca.so"
+from vgpu_sim.config import LIBRARIES_DIR
+
+LIBRARY_PATH = LIBRARIES_DIR / "libtessera_hca.so"
 
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {

@@ -1,9 +1,9 @@
 """The connection manager's contract: control messages of librdmacm and hcad, and events.
 
-A connection of its own, on hcad's socket, framed as in ``hca/contract/hca.py``. Events go through a pipe for
-each event channel: each is one ``CmEvent``, so that a program can wait for the descriptor and read
-it whole. Numbers are those of ``<rdma/rdma_cma.h>``; ``tests/abi/verbs/test_rdmacm_layouts.py``
-compares them.
+A connection of its own, on hcad's socket, framed as in ``hca/contract/hca.py``. Events go through a
+pipe for each event channel: each is one ``CmEvent``, so that a program can wait for the descriptor
+and read it whole. Numbers are those of ``<rdma/rdma_cma.h>``, with which
+``tests/abi/verbs/test_rdmacm_layouts.py`` compares them.
 """
 
 import ctypes

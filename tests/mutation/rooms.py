@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _UNIT = "tests/unit/vgpu_sim"
+_HCA = "tests/unit/hca"
 _CLIENTS = "vgpu_sim/clients"
 _RUNTIME = "vgpu_sim/worker/runtime"
 _ENGINE = "hca/engine"
-_RDMA_CLIENTS = "vgpu_sim/native"
+_RDMA_CLIENTS = "hca/clients"
 # Tests that compile a few files of their own, and which: elsewhere they would notice nothing.
 _COMPILE = {
     "clients/test_native_slab.py": (f"{_CLIENTS}/libcuda/memory/slab.c",),
@@ -25,23 +26,23 @@ _COMPILE = {
     "worker_kernels/test_worker_stats.py": (f"{_RUNTIME}/requests/stats.c",),
 }
 _COMPILE_HCA = {
-    "hca/test_hca_part_pace.py": (f"{_ENGINE}/wire/pace.c", f"{_ENGINE}/base/rates.c"),
-    "hca/test_hca_part_rate.py": (f"{_ENGINE}/wire/rate.c", f"{_ENGINE}/base/rates.c"),
-    "hca/test_hca_part_send.py": tuple(
+    "engine/test_hca_part_pace.py": (f"{_ENGINE}/wire/pace.c", f"{_ENGINE}/base/rates.c"),
+    "engine/test_hca_part_rate.py": (f"{_ENGINE}/wire/rate.c", f"{_ENGINE}/base/rates.c"),
+    "engine/test_hca_part_send.py": tuple(
         f"{_ENGINE}/{name}.c" for name in ("wire/send", "wire/ways", "packets/icrc")
     ),
 }
 _COMPILE_VERBS = {
-    "rdmacm/test_verbs_slots.py": tuple(
+    "clients/test_verbs_slots.py": tuple(
         f"{_RDMA_CLIENTS}/libibverbs/posting/{name}.c" for name in ("builder", "post")
     ),
-    "rdmacm/test_rdmacm_requests.py": tuple(
+    "clients/test_rdmacm_requests.py": tuple(
         f"{_RDMA_CLIENTS}/librdmacm/{name}.c" for name in ("addresses", "connect", "sockets")
     ),
 }
 # Of the HCA's engine; those that build it with sanitizers, or fuzz it, take minutes.
 _HCA_TESTS = tuple(
-    f"{_UNIT}/hca*/test_hca_{name}.py"
+    f"{_HCA}/*/test_hca_{name}.py"
     for name in (
         *("engine", "verbs", "policy", "datagrams", "hostile", "hostile_verbs", "raw", "windows"),
         *("boundaries", "hostile_slots", "message_lengths", "turns", "idle", "doorbell_orders"),
@@ -92,7 +93,7 @@ ROOMS = (
     ),
     Room(
         "isa",
-        ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/*.py"),
+        ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/*.py", "hca/contract/*.py"),
         (
             (f"{_UNIT}/isa/test_isa_*.py", f"{_UNIT}/isa/test_hal_*.py"),
             (f"{_UNIT}/compiler/test_compiler_*.py",),
@@ -125,7 +126,7 @@ ROOMS = (
         "gpud",
         (
             "vgpu_sim/gpud/**/*.py",
-            "vgpu_sim/system/*.py",
+            "vgpu_sim/system/**/*.py",
             "vgpu_sim/options.py",
             "vgpu_sim/zygote.py",
         ),
@@ -138,7 +139,7 @@ ROOMS = (
                 f"{_UNIT}/**/test_worker_zygote.py",
                 f"{_UNIT}/**/test_worker_seccomp.py",
                 f"{_UNIT}/**/test_worker_landlock.py",
-                f"{_UNIT}/hcad/test_hcad_filter.py",
+                f"{_HCA}/daemon/test_hcad_filter.py",
             ),
             ("tests/integration/**/test_gpud_*.py",),
             ("tests/integration/**/test_run_*.py",),
@@ -182,14 +183,17 @@ ROOMS = (
                 "tests/unit/device_plugin/second_layer/test_second_layer_node.py",
                 f"{_UNIT}/cli/test_cli_rdma.py",
             ),
-            ("tests/integration/**/test_second_layer*.py", f"{_UNIT}/hca/test_hca_reachability.py"),
+            (
+                "tests/integration/**/test_second_layer*.py",
+                f"{_HCA}/engine/test_hca_reachability.py",
+            ),
         ),
     ),
     Room(
         "hcad",
-        ("hca/daemon/**/*.py",),
+        ("hca/*.py", "hca/daemon/**/*.py"),
         (
-            (f"{_UNIT}/hcad/test_hcad_*.py", f"{_UNIT}/rdmacm/test_rdmacm_*.py"),
+            (f"{_HCA}/daemon/test_hcad_*.py", f"{_HCA}/*/test_rdmacm_*.py"),
             _HCA_TESTS,
             (
                 "tests/integration/**/test_hcad_*.py",
@@ -203,9 +207,9 @@ ROOMS = (
         ("hca/binding/**/*.py",),
         (
             (
-                f"{_UNIT}/fabric/test_qp_*.py",
-                f"{_UNIT}/fabric/test_fabric_*.py",
-                f"{_UNIT}/hcad/test_hcad_*.py",
+                f"{_HCA}/binding/test_qp_*.py",
+                f"{_HCA}/binding/test_fabric_*.py",
+                f"{_HCA}/daemon/test_hcad_*.py",
             ),
             _HCA_TESTS,
             ("tests/integration/rdma/test_run_hca.py",),
@@ -245,16 +249,16 @@ ROOMS = (
         "hca",
         (f"{_ENGINE}/**/*.c",),
         (
-            (*(f"{_UNIT}/{test}" for test in _COMPILE_HCA), *_HCA_TESTS),
+            (*(f"{_HCA}/{test}" for test in _COMPILE_HCA), *_HCA_TESTS),
             (
-                f"{_UNIT}/rdmacm/test_rdmacm_*.py",
-                f"{_UNIT}/hcad/test_hcad_*.py",
+                f"{_HCA}/*/test_rdmacm_*.py",
+                f"{_HCA}/daemon/test_hcad_*.py",
                 "tests/abi/verbs/test_verbs_limits.py",
                 "tests/abi/verbs/test_verbs_states.py",
             ),
             ("tests/integration/**/test_run_hca*.py",),
         ),
-        {f"{_UNIT}/{test}": seen for test, seen in _COMPILE_HCA.items()},
+        {f"{_HCA}/{test}": seen for test, seen in _COMPILE_HCA.items()},
     ),
     Room(
         "libnvml",
@@ -272,7 +276,7 @@ ROOMS = (
         tuple(f"{_RDMA_CLIENTS}/{part}/**/*.c" for part in ("libibverbs", "librdmacm", "provider")),
         (
             (
-                *(f"{_UNIT}/{test}" for test in _COMPILE_VERBS),
+                *(f"{_HCA}/{test}" for test in _COMPILE_VERBS),
                 "tests/abi/**/test_verbs_*.py",
                 "tests/abi/**/test_rdmacm_*.py",
             ),
@@ -283,7 +287,7 @@ ROOMS = (
                 "tests/integration/rdma/test_hcad_killed.py",
             ),
         ),
-        {f"{_UNIT}/{test}": seen for test, seen in _COMPILE_VERBS.items()},
+        {f"{_HCA}/{test}": seen for test, seen in _COMPILE_VERBS.items()},
     ),
 )
 LAST = frozenset(

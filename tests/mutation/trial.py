@@ -27,6 +27,7 @@ _COPIED = (
     "device_plugin",
     "kubelet_conformance",
     "facts",
+    "hca",
     "mig",
     "rdma",
     "vgpu_sim",

@@ -79,7 +79,16 @@ def test_a_neutral_edit_adds_a_comment(tool: dict[str, ModuleType], name: str, t
 
 
 _ROOT = _TOOL.parents[1]
-_PRODUCT = ("boards", "device_plugin", "kubelet_conformance", "mig", "operator", "rdma", "vgpu_sim")
+_PRODUCT = (
+    "boards",
+    "device_plugin",
+    "hca",
+    "kubelet_conformance",
+    "mig",
+    "operator",
+    "rdma",
+    "vgpu_sim",
+)
 _OF_NO_ROOM = {
     "vgpu_sim/config.py": "the environment's names",
     "vgpu_sim/machine.py": "what this machine is",

@@ -38,6 +38,7 @@ from vgpu_sim.hal import admin
 from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system.admin_socket.errors import Conflict, RequestError
+from vgpu_sim.system.admin_socket.parameters import fields
 from vgpu_sim.system.admin_socket.server import AdminServer
 from vgpu_sim.system.peers import PodUid, pod_of_process
 
@@ -254,7 +255,7 @@ class Daemon:
         )
 
     async def _op_inventory(self, params: dict[str, Any]) -> dict[str, Any]:
-        parameters.fields(params, {})
+        fields(params, {})
         self._budget.measure_retained()
         isolation, options = self._cgroups.isolation, self._options
         return self._snapshot.node(
@@ -266,7 +267,7 @@ class Daemon:
         ).to_json()
 
     async def _op_configure(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = parameters.fields(params, {"gpus": list, "budget_bytes": int})
+        values = fields(params, {"gpus": list, "budget_bytes": int})
         budget_bytes = parameters.budget_bytes(values["budget_bytes"])
         self._inventory.configure(parameters.gpus(values["gpus"]), budget_bytes)
         self._budget.total_bytes = self._budget_total()
@@ -306,7 +307,7 @@ class Daemon:
 
     async def _op_destroy_instance(self, params: dict[str, Any]) -> dict[str, Any]:
         given = {"owner": "", "evict": False, **params}
-        values = parameters.fields(given, {"uuid": str, "owner": str, "evict": bool})
+        values = fields(given, {"uuid": str, "owner": str, "evict": bool})
         uuid = parameters.instance_uuid(values["uuid"])
         if values["evict"]:
             await self._evict(uuid, values["owner"])
@@ -365,14 +366,14 @@ class Daemon:
         logger.info("instance_destroyed uuid=%s", uuid)
 
     async def _op_set_admission(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = parameters.fields(params, {"uuid": str, "admit": bool})
+        values = fields(params, {"uuid": str, "admit": bool})
         self._inventory.set_admission(parameters.instance_uuid(values["uuid"]), values["admit"])
         return {}
 
     async def _op_set_holders(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._options.standalone:
             raise Conflict("a standalone gpud has no pods")
-        values = parameters.fields(params, {"holders": dict, "complete": bool})
+        values = fields(params, {"holders": dict, "complete": bool})
         before = {one.uuid: self._holders.of(one.uuid) for one in self._inventory.instances}
         self._holders.replace(parameters.holders(values["holders"]), values["complete"])
         for instance in self._inventory.instances:
@@ -384,7 +385,7 @@ class Daemon:
         return {}
 
     async def _op_set_sharing(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = parameters.fields(params, {"shares": dict})
+        values = fields(params, {"shares": dict})
         self._sharing.replace(parameters.shares(values["shares"]))
         return {}
 
@@ -394,5 +395,5 @@ class Daemon:
         return {"id": wanted.id}
 
     async def _op_clear_faults(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = parameters.fields(params, {"gpu_uuid": str, "id": str})
+        values = fields(params, {"gpu_uuid": str, "id": str})
         return {"cleared": self._faults.clear(values["gpu_uuid"], values["id"])}

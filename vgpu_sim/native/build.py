@@ -17,25 +17,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.clients.codegen import outputs
-from vgpu_sim.hal import header
+from vgpu_sim.native import generate as generator
 
 NATIVE = Path(__file__).parent
 # What names of sources begin below: in debug information, and in the tests.
-ROOT = outputs.ROOT
+ROOT = generator.ROOT
 LIBRARIES = NATIVE / "lib"
 # C that is generated: a folder for each client library, and the contracts' headers.
-GENERATED = header.GENERATED
+GENERATED = generator.GENERATED
 # Not in LIBRARIES: what is there goes into wheels.
 SANITIZED = ROOT / "out"
-INCLUDE = header.INCLUDE
-CLIENTS = outputs.CLIENTS
-RDMA_CLIENTS = outputs.RDMA_CLIENTS
+INCLUDE = generator.INCLUDE
+CLIENTS = generator.CLIENTS
+RDMA_CLIENTS = generator.RDMA_CLIENTS
 # Linked into every client library: transport, slices, variables, log and trace.
 COMMON = CLIENTS / "common"
 # What the worker's processes load, and the HCA's engine, which hcad loads.
 RUNTIME = ROOT / "vgpu_sim" / "worker" / "runtime"
-ENGINE = NATIVE / "hca"
+ENGINE = ROOT / "hca" / "engine"
 # Where libibverbs.so.1 is, away from libcuda.so.1: who wants a GPU keeps the system's verbs.
 RDMA = "rdma"
 # Where what the system's libibverbs may load is.
@@ -229,7 +228,7 @@ def command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: 
     # Debug information says where a line is in the project, not on the machine that compiled it.
     flags.append(f"-ffile-prefix-map={ROOT}=.")
     if not part.include.is_relative_to(ROOT):  # generated elsewhere, for a wheel
-        place = GENERATED.relative_to(outputs.ROOT)
+        place = GENERATED.relative_to(generator.ROOT)
         flags.append(f"-ffile-prefix-map={part.include.parent}=./{place}")
     if part.needs:  # found beside this one, wherever that is
         flags.append("-Wl,-rpath,$ORIGIN")
@@ -307,12 +306,6 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
     return output
 
 
-def generate(generated: Path = GENERATED) -> None:
-    """Write the C that is generated, below ``generated``, where it differs from what is there."""
-    header.write(generated / INCLUDE.name)
-    outputs.write_all(generated)
-
-
 def build_all(
     directory: Path = LIBRARIES,
     sanitize: str | None = None,
@@ -327,7 +320,7 @@ def build_all(
         BuildError: when the compiler is missing or refuses a part.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    generate(generated)
+    generator.write_all(generated)
     wanted = [part for part in parts(generated) if not only or part.library in only]
     return [build(part, directory, sanitize) for part in wanted if part.sources()]
 

@@ -1,6 +1,6 @@
 /* The public types of libibverbs, as far as the library touches them. Layouts are the interface that
  * programs are compiled against: layouts.def lists them, and a test compares each with the
- * distribution's header. Numbers come from tessera_abi.h. */
+ * distribution's header. Numbers come from tessera_rdma_abi.h. */
 #ifndef TSR_VERBS_TYPES_H
 #define TSR_VERBS_TYPES_H
 

@@ -56,7 +56,7 @@ def test_a_wrong_layout_is_seen(tmp_path):
     text = (FOLDER / "rdma_types.h").read_text(encoding="ascii")
     moved = text.replace("uint8_t port_num;\n  struct rdma_cm_event *event;", "void *event;", 1)
     assert moved != text
-    moved = moved.replace('"../libibverbs/', f'"{build.NATIVE}/libibverbs/')
+    moved = moved.replace('"../libibverbs/', f'"{build.RDMA_CLIENTS}/libibverbs/')
     wrong.write_text(moved.replace("void *event;", "void *event; uint8_t port_num;", 1))
     ours = printed(tmp_path, f'"{wrong}"', [])
     assert ours != printed(tmp_path, "<rdma/rdma_cma.h>", [])

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-PRODUCT = frozenset({"device_plugin", "facts", "gpu_operator", "mig", "rdma", "vgpu_sim"})
+PRODUCT = frozenset({"device_plugin", "facts", "gpu_operator", "hca", "mig", "rdma", "vgpu_sim"})
 GRACE_S = 5.0
 IDLE_S = 2.0  # longer than the pause between any two tries
 _BEFORE = pytest.StashKey[set[threading.Thread]]()

@@ -24,6 +24,7 @@ PACKAGES = (
     "device_plugin",
     "kubelet_conformance",
     "facts",
+    "hca",
     "mig",
     "rdma",
     "vgpu_sim",

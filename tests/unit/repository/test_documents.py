@@ -23,7 +23,7 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     assert [link for link in links if not (document.parent / link).exists()] == []
-    paths = re.findall(r"`((?:docs|examples|tests|vgpu_sim|deploy|charts)/[\w./-]+)`", text)
+    paths = re.findall(r"`((?:docs|examples|tests|hca|vgpu_sim|deploy|charts)/[\w./-]+)`", text)
     built = ("vgpu_sim/native/lib", "vgpu_sim/native/generated")
     assert [
         path for path in paths if not path.startswith(built) and not (ROOT / path).exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.hal import header
+from vgpu_sim.native import generate
 
 ROOT = Path(__file__).parents[3]
 PLANTED = {
@@ -46,6 +46,9 @@ PLANTED = {
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
     "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
+    "Inside RDMA": ("hca/contract/verbs.py", "import hca.binding"),
+    "RDMA knows no part of the GPU": ("hca/binding/links.py", "import vgpu_sim.exec"),
+    "No part of the GPU knows RDMA": ("vgpu_sim/gpud/limits/caches.py", "import hca.binding.links"),
     "Inside hcad": ("hca/daemon/common/numbers.py", "import hca.daemon.policy.rates"),
     "Inside the JIT": (
         "vgpu_sim/exec/jit/text/writer.py",
@@ -115,6 +118,7 @@ PACKAGES = (
     "device_plugin",
     "kubelet_conformance",
     "facts",
+    "hca",
     "mig",
     "rdma",
     "vgpu_sim",
@@ -149,10 +153,10 @@ def test_a_folder_that_is_not_in_the_order_is_refused(packages: Path) -> None:
 
 @pytest.mark.parametrize(
     ("house", "alone"),
-    [("exec/jit", {"__init__.py"}), ("hcad", {"__init__.py", "__main__.py"})],
+    [("vgpu_sim/exec/jit", {"__init__.py"}), ("hca/daemon", {"__init__.py", "__main__.py"})],
 )
 def test_no_room_holds_more_than_can_be_seen_at_once(house: str, alone: set[str]) -> None:
-    folder = ROOT / "vgpu_sim" / house
+    folder = ROOT / house
     assert {path.name for path in folder.glob("*.py")} == alone
     rooms = [path for path in folder.iterdir() if (path / "__init__.py").exists()]
     assert len(rooms) > 5
@@ -170,7 +174,7 @@ def test_no_folder_holds_more_than_can_be_seen_at_once() -> None:
 
 def c_files() -> list[Path]:
     """Return all sources and headers in C, but what the build generates."""
-    tops = (ROOT / top for top in ("vgpu_sim", "benchmarks", "tests"))
+    tops = (ROOT / top for top in ("hca", "vgpu_sim", "benchmarks", "tests"))
     found = [path for top in tops for path in top.rglob("*.[ch]")]
     return [path for path in found if "generated" not in path.parts]
 
@@ -183,7 +187,7 @@ def test_no_folder_of_c_holds_more_than_can_be_seen_at_once() -> None:
 
 def test_no_header_is_longer_than_500_lines() -> None:
     lengths = {str(path.relative_to(ROOT)): path.read_text() for path in c_files()}
-    lengths |= header.render()
+    lengths |= generate.headers()
     assert len(lengths) > 300
     assert {
         name: text.count("\n")
@@ -214,6 +218,7 @@ def test_the_environment_has_one_reader_in_each_package() -> None:
             "operator/gpu_operator",
             "device_plugin",
             "facts",
+            "hca",
             "mig",
             "rdma",
             "vgpu_sim",

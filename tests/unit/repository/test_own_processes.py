@@ -14,6 +14,7 @@ PRODUCT = (
     "device_plugin",
     "operator",
     "facts",
+    "hca",
     "rdma",
     "mig",
     "kubelet_conformance",

@@ -1,8 +1,8 @@
 """What ``tessera run --system-verbs`` shows the system's libibverbs, for it to find our provider.
 
 rdma-core looks for a device in /sys/class/infiniband_verbs and for its character device in
-/dev/infiniband, and asks neither for more than that they are there: ``hca/clients/provider`` does the
-rest. ADR 65 says what that cannot do.
+/dev/infiniband, and asks neither for more than that they are there: ``hca/clients/provider`` does
+the rest. ADR 65 says what that cannot do.
 """
 
 import os

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vgpu_sim.clients.codegen.library import Function, Library, Page
-from vgpu_sim.hal import header
 
 CLIENTS = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -20,9 +19,9 @@ def client_variables() -> Mapping[str, str]:
     return variables
 
 
-def _constants() -> dict[str, str]:
+def _constants(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the numbers of the contracts' headers; those of bytes in MiB."""
-    text = "".join(header.render().values())
+    text = "".join(headers.values())
     found = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", text)
     values = {name: int(value, 0) for name, value in found}
     return {
@@ -69,14 +68,14 @@ def _unsupported(library: Library, page: Page) -> list[str]:
     return lines
 
 
-def render_page(library: Library, page: Page) -> str:
+def render_page(library: Library, page: Page, root: Path, headers: Mapping[str, str]) -> str:
     """Return the page in Markdown."""
     done = sorted((f for f in library.functions if f.kind), key=lambda f: f.symbol)
-    folder = library.sources.relative_to(CLIENTS.parents[1])
+    folder = library.sources.relative_to(root)
     lines = [
         f"# {page.title}: what is supported",
         "",
-        f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.clients.codegen`.",
+        f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.generate`.",
         "",
         f"`{library.soname}` exports {len(library.functions)} symbols; {len(done)} are implemented."
         f" The others answer `{library.unsupported}` ({library.unsupported_code()}),"
@@ -96,7 +95,7 @@ def render_page(library: Library, page: Page) -> str:
         "",
         "## Limits",
         "",
-        page.limits.format(**_constants()),
+        page.limits.format(**_constants(headers)),
         "",
         *(f"- {part}" for part in _refused(library)),
         "",

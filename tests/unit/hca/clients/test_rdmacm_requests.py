@@ -57,7 +57,7 @@ class Library:
     """Some of the library's files, with a request's way to hcad replaced."""
 
     def __init__(self, output: Path) -> None:
-        native = build.NATIVE
+        native = build.RDMA_CLIENTS
         command = [build.compiler(), "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared"]
         command += ["-fPIC", *(f"-I{one / 'librdmacm'}" for one in (native, build.GENERATED))]
         command += [f"-I{native / 'libibverbs'}", f"-I{build.COMMON}", f"-I{build.INCLUDE}"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.clients.codegen import library, outputs
-from vgpu_sim.native import build
+from vgpu_sim.native import build, generate
 
 LIBRARY = """
 soname = "libtoy.so.1"
@@ -75,7 +75,7 @@ def toy(tmp_path_factory) -> Path:
     }.items():
         (sources / name).write_text(text)
     generated = tmp_path_factory.mktemp("generated")
-    build.generate(generated)
+    generate.write_all(generated)
     outputs.write(library.load(sources), generated)
     directory = tmp_path_factory.mktemp("lib")
     part = build.client_part(sources, "libtoy.so.1", generated_root=generated)

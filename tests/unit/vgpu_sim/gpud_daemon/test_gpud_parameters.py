@@ -7,6 +7,7 @@ import pytest
 from vgpu_sim.gpud.admin import parameters
 from vgpu_sim.gpud.model import Gpu, Holder
 from vgpu_sim.system.admin_socket.errors import InvalidRequest
+from vgpu_sim.system.admin_socket.parameters import fields
 
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
 SLICE = "MIG-11111111-1111-4111-8111-111111111111"
@@ -18,8 +19,8 @@ HOLDER = {"pod_uid": POD, "namespace": "team", "name": "train-0"}
 
 
 def test_just_what_was_asked_for_is_read() -> None:
-    assert parameters.fields(GIVEN, KINDS) == GIVEN
-    assert parameters.fields({}, {}) == {}
+    assert fields(GIVEN, KINDS) == GIVEN
+    assert fields({}, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_what_is_missing_unknown_or_of_another_type_is_named(
     given: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(InvalidRequest, match=words):
-        parameters.fields(given, KINDS)
+        fields(given, KINDS)
 
 
 def test_gpus_are_read() -> None:

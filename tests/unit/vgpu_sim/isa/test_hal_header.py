@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from hca.contract import hca
 from vgpu_sim.hal import abi, address_map, header, messages, spawn
+from vgpu_sim.native import generate
 
 
-@pytest.mark.parametrize("name", header.render())
+@pytest.mark.parametrize("name", generate.headers())
 def test_a_compiler_agrees_with_every_offset(tmp_path: Path, name: str) -> None:
     """Each header compiles alone, and twice: those that contain its structures include it."""
-    header.write(tmp_path / "include")
+    header.write_files(tmp_path / "include", generate.headers())
     source = tmp_path / "abi.c"
     source.write_text(f'#include "{name}"\n' * 2 + "int main(void) { return 0; }\n")
     command = ["cc", "-std=c11", "-Werror", f"-I{tmp_path / 'include'}", "-fsyntax-only"]
@@ -21,9 +23,9 @@ def test_a_compiler_agrees_with_every_offset(tmp_path: Path, name: str) -> None:
 
 
 def test_every_structure_is_in_the_header_of_its_contract() -> None:
-    files = header.render()
+    files = generate.headers()
     texts = "".join(files.values())
-    for contract in (abi, messages):
+    for contract in (abi, messages, hca):
         for structure in contract.STRUCTURES:
             name = f"}} tessera_{header._snake(structure.__name__)};"
             assert texts.count(name) == 1
@@ -31,12 +33,12 @@ def test_every_structure_is_in_the_header_of_its_contract() -> None:
 
 
 def test_no_number_is_defined_twice() -> None:
-    defined = re.findall(r"^#define (\w+) ", "".join(header.render().values()), re.MULTILINE)
+    defined = re.findall(r"^#define (\w+) ", "".join(generate.headers().values()), re.MULTILINE)
     assert len(defined) == len(set(defined)) > 130
 
 
 def test_a_wrong_offset_does_not_compile(tmp_path: Path) -> None:
-    header.write(tmp_path)
+    header.write_files(tmp_path, header.render())
     contract = tmp_path / "tessera/abi.h"
     text = contract.read_text()
     contract.write_text(text.replace("uint32_t bell;", "uint64_t bell;"))

@@ -9,8 +9,8 @@ from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.planning.plan import check_block
 from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
-from vgpu_sim.hal import header, limits
-from vgpu_sim.native import build
+from vgpu_sim.hal import limits
+from vgpu_sim.native import build, generate
 
 
 def announced() -> dict[int, int]:
@@ -40,7 +40,7 @@ EXPECTED = {
 def test_devices_announce_what_the_native_runtime_enforces(attribute: Attribute) -> None:
     name, value = EXPECTED[attribute]
     found = re.search(
-        rf"#define {name} UINT64_C\((0x[0-9a-f]+)\)", "".join(header.render().values())
+        rf"#define {name} UINT64_C\((0x[0-9a-f]+)\)", "".join(generate.headers().values())
     )
     assert found is not None
     assert announced()[attribute] == int(found[1], 16) == value

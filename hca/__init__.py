@@ -1,0 +1,1 @@
+"""RDMA: a simulated host channel adapter, its daemon, and the libraries that programs load."""

@@ -1,0 +1,55 @@
+"""Write all that is generated for C: ``python -m vgpu_sim.native.generate``.
+
+C goes into ``vgpu_sim/native/generated``, which git ignores (``python -m vgpu_sim.native.build``
+does the same before it compiles): ``include`` for the contracts' headers, a folder for each client
+library. Pages of client libraries go into ``docs``.
+"""
+
+import argparse
+from pathlib import Path
+
+from hca.contract import header as hca_header
+from vgpu_sim.clients.codegen import library, outputs
+from vgpu_sim.hal import header
+
+ROOT = Path(__file__).parents[2]
+GENERATED = Path(__file__).parent / "generated"
+INCLUDE = GENERATED / "include"
+CLIENTS = ROOT / "vgpu_sim" / "clients"
+RDMA_CLIENTS = ROOT / "hca" / "clients"
+LIBRARIES = (
+    *(CLIENTS / name for name in ("libcuda", "libnvml")),
+    *(RDMA_CLIENTS / name for name in ("libibverbs", "librdmacm")),
+)
+
+
+def headers() -> dict[str, str]:
+    """Return the headers of all contracts, below their include folder, and their texts."""
+    return {**header.render(), **hca_header.render()}
+
+
+def write_all(generated: Path = GENERATED) -> None:
+    """Write all C below ``generated``, where it differs from what is there."""
+    header.write_files(generated / INCLUDE.name, headers())
+    for folder in LIBRARIES:
+        outputs.write(library.load(folder), generated)
+
+
+def pages(folder: Path) -> dict[Path, str]:
+    """Return the page of a client library in the documentation, if it has one, and its text."""
+    return outputs.pages(library.load(folder), ROOT, headers())
+
+
+def main() -> None:
+    """Write the C and the pages of all libraries."""
+    write_all()
+    for folder in LIBRARIES:
+        for path, text in pages(folder).items():
+            path.write_text(text, encoding="ascii")
+
+
+if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m vgpu_sim.native.generate", description=__doc__
+    ).parse_args()
+    main()
