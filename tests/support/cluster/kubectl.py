@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from support.cluster import api_reader
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SYSTEM = "tessera-system"
 SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
@@ -51,7 +53,14 @@ class Cluster:
         return done.stdout
 
     def get(self, *arguments: str) -> Any:
-        """Return what ``kubectl get -o json`` prints; None where it prints nothing."""
+        """Return what ``kubectl get -o json`` prints; None where it prints nothing.
+
+        Raises AssertionError with kubectl's message where there is no such object.
+        """
+        query = api_reader.parsed(self.namespace, arguments)
+        found = api_reader.read(query) if query else None
+        if found is not None:
+            return found
         return json.loads(self.kubectl("get", *arguments, "-o", "json") or "null")
 
     def apply(self, *manifests: dict[str, Any]) -> None:

@@ -303,7 +303,7 @@ def test_the_next_hcad_is_ready_before_the_one_before_is_ended() -> None:
     assert document["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
     hcad = containers(document)["hcad"]
     (ready,) = (one.partition("=")[2] for one in hcad["args"] if one.startswith("--ready-file"))
-    assert hcad["readinessProbe"]["exec"] == {"command": ["test", "-s", ready]}
+    assert hcad["startupProbe"]["exec"] == {"command": ["test", "-s", ready]}
     (tmp,) = (one for one in document["spec"]["template"]["spec"]["volumes"] if "emptyDir" in one)
     assert {m["name"] for m in hcad["volumeMounts"] if ready.startswith(m["mountPath"] + "/")} == {
         tmp["name"]

@@ -1,0 +1,107 @@
+"""Reads of the API server over connections that stay open, for tests that poll.
+
+``kubectl get`` takes about 60 ms of CPU for each call, to load itself and to authenticate anew; the
+end-to-end tests read some thousand times. The official client discovers the API once per process.
+"""
+
+import functools
+import json
+import tempfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException, new_client_from_config
+from kubernetes.dynamic import DynamicClient
+from kubernetes.dynamic.exceptions import ResourceNotUniqueError
+from kubernetes.dynamic.resource import Resource
+from urllib3.exceptions import HTTPError
+
+_SELECTORS = {
+    "-l": "label_selector",
+    "--selector": "label_selector",
+    "--field-selector": "field_selector",
+}
+_TIMEOUT_S = 60
+
+
+class Query(NamedTuple):
+    """The arguments of one ``kubectl get`` that this reader understands."""
+
+    kind: str
+    name: str = ""
+    namespace: str = ""
+    """Empty: all namespaces."""
+    selectors: tuple[tuple[str, str], ...] = ()
+
+
+def parsed(namespace: str, arguments: tuple[str, ...]) -> Query | None:
+    """Parse the arguments of ``kubectl get``; None where one of them is not known here."""
+    named: list[str] = []
+    selectors = []
+    words = iter(arguments)
+    for word in words:
+        option, _, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if option in _SELECTORS:
+            selectors.append((_SELECTORS[option], value or next(words, "")))
+        elif word in ("-n", "--namespace"):
+            namespace = next(words, "")
+        elif word in ("-A", "--all-namespaces"):
+            namespace = ""
+        elif word.startswith("-"):
+            return None
+        else:
+            named += word.split("/")
+    if not 1 <= len(named) <= 2 or any("," in one for one in named) or (named[1:] and selectors):
+        return None
+    return Query(named[0], named[1] if named[1:] else "", namespace, tuple(selectors))
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """Make a folder that is removed when this process ends."""
+    return tempfile.TemporaryDirectory(prefix="tessera-e2e-", ignore_cleanup_errors=True)
+
+
+@functools.cache
+def _client() -> DynamicClient:
+    # Not in the library's own cache, which outlives a cluster and its CRDs.
+    return DynamicClient(new_client_from_config(), cache_file=f"{_folder().name}/discovery.json")
+
+
+@functools.cache
+def _resource(word: str) -> Resource:
+    """Return the resource that a plural, singular or short name means, of the preferred version."""
+    found: Iterator[Resource] = (
+        one
+        for one in _client().resources.search(preferred=True)
+        if isinstance(one, Resource)
+        and word in (one.name, one.singular_name, *(one.short_names or ()))
+        and "/" not in one.name
+    )
+    # As kubectl: the core group goes before others (pods before metrics.k8s.io's).
+    return min(found, key=lambda one: (one.group or "") != "")
+
+
+def read(query: Query) -> Any | None:
+    """Return an object, or a list of objects as kubectl prints one; None where that failed.
+
+    The caller runs kubectl then, whose message names what is wrong.
+    """
+    try:
+        resource = _resource(query.kind)
+        path = resource.path(
+            name=query.name or None,
+            namespace=(query.namespace or None) if resource.namespaced else None,
+        )
+        answer = _client().request(
+            "get", path, **dict(query.selectors), serialize=False, _request_timeout=_TIMEOUT_S
+        )
+        found = json.loads(answer.data)
+    except (ApiException, ConfigException, HTTPError, OSError, ValueError, ResourceNotUniqueError):
+        return None
+    for one in found.get("items", [found]):
+        one.setdefault("apiVersion", resource.group_version)
+        one.setdefault("kind", resource.kind)
+        one["metadata"].pop("managedFields", None)
+    return found
