@@ -22,16 +22,18 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# The cluster comes first: the chart's tests need its helm. A test of processes that fails beside others
-# runs once more alone, and is named (tests/support/watches/failed_alone.py).
+# The chart's tests need the cluster's helm, and its nodes come up after them: an idle cluster takes a
+# seventh of two cores. A test of processes that fails beside others runs once more alone, and is named
+# (tests/support/watches/failed_alone.py).
 test: venv judge ## everything: unit, golden, ABI and conformance tests, then the same product on kind
-	@deploy/kind/up
+	@deploy/kind/programs
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@$(MAKE) test-cluster
 
 # On the JIT everything runs, RDMA's tests beside those of GPUs; on the interpreter what depends on the
 # backend, and helm uninstall at the very end.
-test-cluster: venv # the end-to-end tests alone, on the cluster of deploy/kind/up
+test-cluster: venv # the end-to-end tests alone
+	@deploy/kind/up
 	@deploy/install
 	@locks=$$(mktemp -d); trap 'rm -rf "$$locks"' EXIT; \
 	  TESSERA_E2E_LOCKS=$$locks deploy/kind/shell tests/beside \
