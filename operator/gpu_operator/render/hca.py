@@ -77,8 +77,12 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
             *([] if node.rdma.wire.enabled else ["--no-wire"]),
             *([] if node.rdma.wire.segments else ["--no-segments"]),
         ],
-        # The pod before is ended when this one is ready: when its hcad has taken over.
-        "readinessProbe": {"exec": {"command": ["test", "-s", _READY]}, "periodSeconds": 1},
+        # Succeeds once and is not run again: the pod before is ended when this hcad has taken over.
+        "startupProbe": {
+            "exec": {"command": ["test", "-s", _READY]},
+            "periodSeconds": 1,
+            "failureThreshold": 300,
+        },
         "resources": dict(node.rdma.resources),
         "securityContext": {
             **LOCKED_DOWN,
