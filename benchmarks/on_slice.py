@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vgpu_sim.hal.modelled import WALL
+from vgpu_sim.hal.observe.modelled import WALL
 
 REPOSITORY = Path(__file__).parents[1]
 PYTHONPATH = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "operator")])

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from benchmarks import on_slice
 from benchmarks.report import Row, Section
-from vgpu_sim.hal.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED, WALL
 
 NAME = "sampling"
 _LAUNCHES = 100

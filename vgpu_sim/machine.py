@@ -4,9 +4,9 @@ import os
 import socket
 from typing import NoReturn
 
-from vgpu_sim.hal.modelled import MODELLED
-from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
+from vgpu_sim.hal.compute.spawn import WorkerConfig
+from vgpu_sim.hal.observe.modelled import MODELLED
 from vgpu_sim.system import calls
 from vgpu_sim.worker import process as worker, sandbox
 from vgpu_sim.worker.runtime.binding import NativeRuntime

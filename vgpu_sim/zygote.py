@@ -1,4 +1,6 @@
-"""Starts context workers by forking: ``python -m vgpu_sim.zygote FD [UID]`` (``hal.spawn``).
+"""Start context workers by forking: ``python -m vgpu_sim.zygote FD [UID]``.
+
+The contract is ``hal.compute.spawn``.
 
 Single-threaded, without grpc, numpy or a live LLVM engine, everything that workers need imported
 beforehand: a fork costs a millisecond where a fresh interpreter costs fifty. It ends when gpud
@@ -21,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from vgpu_sim import machine
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.system.descriptors import close_all
 from vgpu_sim.worker import placing
 from vgpu_sim.worker.spare import Spare

@@ -1,7 +1,7 @@
 """gpud as its clients see it: the administration socket of many nodes, and GPUs that are values.
 
 Nothing here computes. Requests and answers are those of docs/gpud-admin.md, their form is
-``vgpu_sim.hal.admin``'s own; a node that is ``slow`` answers late.
+``vgpu_sim.hal.management.admin``'s own; a node that is ``slow`` answers late.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Any
 
 from mig import geometry, planner
 from mig.errors import MigError
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 _LIMIT_BYTES = 4 << 20
 

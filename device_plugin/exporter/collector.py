@@ -21,8 +21,8 @@ from device_plugin.exporter.families import (
 from device_plugin.exporter.labels import Labels
 from device_plugin.exporter.source import Source
 from device_plugin.serving import Answer
-from vgpu_sim.hal.admin import Inventory
-from vgpu_sim.hal.management import DRIVER_RELEASE
+from vgpu_sim.hal.management.admin import Inventory
+from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
 
 _log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from vgpu_sim.hal.admin import Gpu, Instance, Inventory
-from vgpu_sim.hal.modelled import MODELLED
+from vgpu_sim.hal.management.admin import Gpu, Instance, Inventory
+from vgpu_sim.hal.observe.modelled import MODELLED
 
 MIB: Final = 1 << 20
 

@@ -6,7 +6,7 @@ become ``exported_pod`` and so on.
 
 from typing import Final
 
-from vgpu_sim.hal.admin import Gpu, Instance
+from vgpu_sim.hal.management.admin import Gpu, Instance
 
 Labels = dict[str, str]
 _WHOLE: Final = "whole"  # the profile of a GPU with MIG off

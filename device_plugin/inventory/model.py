@@ -5,8 +5,8 @@ from typing import Any
 
 from facts.document import DEFAULT_FACTS, GpuFacts
 from mig import geometry
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.modelled import WALL
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.observe.modelled import WALL
 from vgpu_sim.perf.topology import FLAT, topology_named
 
 CLAIM = "claim:"  # how owners begin that are ResourceClaims
@@ -135,7 +135,7 @@ class Inventory:
     sandbox: tuple[str, ...]
     gpus: tuple[Gpu, ...]
     clock: str = WALL
-    """What programs' events measure, one of ``hal.modelled.CLOCKS``."""
+    """What programs' events measure, one of ``hal.observe.modelled.CLOCKS``."""
 
     def slices(self) -> tuple[MigSlice, ...]:
         """Return all slices of the node, in the order of GPUs and placements."""

@@ -93,7 +93,7 @@ ROOMS = (
     ),
     Room(
         "isa",
-        ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/*.py", "hca/contract/*.py"),
+        ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/**/*.py", "hca/contract/*.py"),
         (
             (f"{_UNIT}/isa/test_isa_*.py", f"{_UNIT}/isa/test_hal_*.py"),
             (f"{_UNIT}/compiler/test_compiler_*.py",),

@@ -3,7 +3,7 @@
 import click
 
 from mig.geometry import Board, DeviceProfile
-from vgpu_sim.hal.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED, WALL
 from vgpu_sim.perf.errors import PerfError
 
 clock_option = click.option(

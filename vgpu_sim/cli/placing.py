@@ -9,7 +9,7 @@ from mig.geometry import Board, DeviceProfile, Instance
 from mig.planner.rules import violations
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.hal.compute.address_map import MAX_GPUS
 
 
 def layout(chosen: Board, device: DeviceProfile, count: int) -> list[list[Instance]]:

@@ -18,7 +18,7 @@ from vgpu_sim.compiler.lower.symbols import frames, parameters
 from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.lower.table import FORMS, FORMS_BY_OPCODE
 from vgpu_sim.compiler.ptx import grammar
-from vgpu_sim.hal.limits import (
+from vgpu_sim.hal.compute.limits import (
     MAX_LOCAL_BYTES_PER_THREAD,
     MAX_SHARED_BYTES_PER_BLOCK,
     MAX_THREADS_PER_BLOCK,

@@ -34,8 +34,8 @@ from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission,
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.gpud.telemetry.energy import EnergyFile
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system.admin_socket.errors import Conflict, RequestError
 from vgpu_sim.system.admin_socket.parameters import fields

@@ -26,7 +26,7 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.messages import SharedRange
 
 SOCKET_NAME: Final = "direct.sock"

@@ -11,7 +11,7 @@ from dataclasses import fields
 from enum import IntEnum
 from inspect import cleandoc
 
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import asm, container, encoding, mnemonic, sections
 from vgpu_sim.isa.effects import Effects
 from vgpu_sim.isa.families.memory import MAXIMUM_VECTOR_BYTES

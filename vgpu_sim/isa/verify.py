@@ -5,7 +5,7 @@ interpreter all ask here, so a function that one of them accepts is accepted by 
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.module import Function, Module, Parameter, Refused, Relocation, Variable
 from vgpu_sim.isa.rules import instruction_errors

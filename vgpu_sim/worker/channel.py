@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 _MAX_MESSAGE_BYTES: Final = 65536

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal.compute.address_map import (
     CHUNK_ALIGN_BYTES,
     DEVICE_BYTES,
     DEVICE_OFFSET,

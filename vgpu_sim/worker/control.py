@@ -12,12 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from vgpu_sim.hal import messages, spawn
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.ports import Backend, FaultSite, NativeBackend, NativeSite
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.messages import MessageType
-from vgpu_sim.hal.ports import Backend, FaultSite, NativeBackend, NativeSite
-from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.worker import memory, wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError

@@ -7,9 +7,9 @@ from functools import partial
 from time import monotonic_ns
 from typing import Final
 
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.ports import (
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.ports import (
     InterpretedBackend,
     Launch,
     LaunchFault,

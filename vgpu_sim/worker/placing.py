@@ -8,8 +8,8 @@ is to take a gap of a random size below everything, which it never gives back: a
 lies below that.
 
 What was inherited stays where the zygote has it: the Python interpreter, libc, LLVM, the heap with
-its large blocks (``hal.spawn.ZYGOTE_ENVIRONMENT``). Where such a block is given back a hole is left
-above the gap; native code does not go there (``pass_by_holes``).
+its large blocks (``hal.compute.spawn.ZYGOTE_ENVIRONMENT``). Where such a block is given back a hole
+is left above the gap; native code does not go there (``pass_by_holes``).
 """
 
 import ctypes

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from vgpu_sim.hal import abi, messages, spawn
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.compute import abi, spawn
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.hal.messages import MessageType
-from vgpu_sim.hal.modelled import MODELLED
-from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.observe.modelled import MODELLED
 from vgpu_sim.worker import placing, rehearsal, sandbox, spare, wire
 from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks
@@ -35,7 +36,7 @@ from vgpu_sim.worker.segments import Segments
 from vgpu_sim.worker.usage import Usage
 
 if TYPE_CHECKING:
-    from vgpu_sim.worker.observing.observer import Observer
+    from vgpu_sim.worker.modelling.observer import Observer
 
 BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | InterpretedBackend]
 
@@ -147,7 +148,7 @@ def _clock(config: WorkerConfig, runtime: NativeRuntime) -> "Observer | None":
     """Make what keeps a modelled clock; None where the clock is the wall's."""
     if config.clock != MODELLED:
         return None
-    from vgpu_sim.worker.observing import rehearsal as modelling
+    from vgpu_sim.worker.modelling import rehearsal as modelling
 
     return modelling.observer(config, runtime)
 
@@ -198,7 +199,7 @@ def _prepare(
     """Make the backend and enter the sandbox; a native backend's code is emitted by a helper."""
     backend = make_backend(config, runtime)
     if config.clock == MODELLED:  # numpy opens files: before the walls
-        from vgpu_sim.worker.observing import rehearsal as modelling
+        from vgpu_sim.worker.modelling import rehearsal as modelling
 
         modelling.rehearse(config)
     helper = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from time import monotonic_ns
 from typing import Any, Protocol
 
-from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
+from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images
@@ -20,7 +20,7 @@ Loaded = tuple[int, bytes, str]
 
 
 class Clock(Protocol):
-    """What keeps a modelled clock (``worker.observing.observer``), and so must know kernels."""
+    """What keeps a modelled clock (``worker.modelling.observer``), and so must know kernels."""
 
     def counted(self, image: Image) -> Image:
         """Return the module to load in the place of another: its launches count what they run."""
@@ -32,7 +32,7 @@ class Clock(Protocol):
         """Forget kernels."""
 
     def report(self) -> Iterator[dict[str, Any]]:
-        """Yield what happened (``hal.modelled``)."""
+        """Yield what happened (``hal.observe.modelled``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Final
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.messages import MessageType
-from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.isa import container
 from vgpu_sim.worker import memory, wire
 from vgpu_sim.worker.modules.container_cache import ContainerCache

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal.compute.address_map import (
     GPU_WINDOW_BYTES,
     MODULE_BYTES_PER_CONTEXT,
     MODULE_OFFSET,

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.system import polling
 from vgpu_sim.worker import wire
 

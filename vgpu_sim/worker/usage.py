@@ -60,7 +60,7 @@ class Usage:
             self.kernels.setdefault(name, Timed()).add(launches, busy_ns)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """Yield the fields of "usage" messages (``vgpu_sim.hal.spawn``), each short enough."""
+        """Yield the fields of "usage" messages (``hal.compute.spawn``), each short enough."""
         rows = [[name, one.count, one.ns] for name, one in sorted(self.kernels.items())]
         yield {
             "kernels": rows[:KERNELS_PER_MESSAGE],

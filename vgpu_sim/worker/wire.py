@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.system.descriptors import send as send_descriptors
 

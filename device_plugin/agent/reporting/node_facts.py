@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
-from vgpu_sim.hal.management import DRIVER_RELEASE
+from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
 
 _MACHINE_FILE: Final = Path("/sys/class/dmi/id/product_name")
 _MACHINE_LENGTH: Final = 256  # of an SMBIOS string nobody needs more

@@ -31,7 +31,7 @@ from gpu_operator.api.v1alpha1.gpu import (
 )
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from mig import planner
-from vgpu_sim.hal.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled import MODELLED
 from vgpu_sim.perf.boards import BOARDS
 
 _MOST_PODS_OF_A_SHARE = 16  # each pod can have each of 48 shares, and an object 1.5 MiB

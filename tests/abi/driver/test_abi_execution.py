@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.kernels import ptx_kernels
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 INVALID_VALUE = 1
 INVALID_IMAGE = 200

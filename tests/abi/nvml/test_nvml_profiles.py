@@ -9,7 +9,7 @@ import pytest
 
 from support.processes.nvml_calls import code, handle, layout, of_distinct_figures, of_mig
 from support.processes.nvml_reports import Report
-from vgpu_sim.hal.management import NO_RECORD
+from vgpu_sim.hal.management.nvml import NO_RECORD
 from vgpu_sim.native import build
 
 INVALID, UNSUPPORTED, NOT_FOUND = 2, 3, 6

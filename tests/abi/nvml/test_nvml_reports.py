@@ -13,7 +13,13 @@ from pynvml import NVMLError
 
 from support.processes import nvml_reports, nvml_views
 from support.processes.nvml_reports import Report, gpu, instance
-from vgpu_sim.hal.management import NO_RECORD, GpuRecord, ProcessRecord, ProfileRecord, XidRecord
+from vgpu_sim.hal.management.nvml import (
+    NO_RECORD,
+    GpuRecord,
+    ProcessRecord,
+    ProfileRecord,
+    XidRecord,
+)
 from vgpu_sim.native import build
 
 FIELDS = build.CLIENTS / "libnvml" / "devices" / "fields.c"

@@ -13,7 +13,7 @@ from pynvml import NVMLError
 
 from support.processes import nvml_reports, nvml_views
 from support.processes.nvml_reports import Report
-from vgpu_sim.hal.management import (
+from vgpu_sim.hal.management.nvml import (
     NVSWITCH_BUS,
     PLACE_BRIDGE_SHIFT,
     PLACE_KNOWN,

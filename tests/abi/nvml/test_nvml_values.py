@@ -13,7 +13,7 @@ from pynvml import NVML_ERROR_INVALID_ARGUMENT as INVALID, NVML_ERROR_NOT_SUPPOR
 
 from support.processes import nvml_reports, nvml_views
 from support.processes.nvml_reports import Report, instance, whole
-from vgpu_sim.hal.management import GpuRecord, InstanceRecord
+from vgpu_sim.hal.management.nvml import GpuRecord, InstanceRecord
 from vgpu_sim.native import build
 
 GIB = 1 << 30

@@ -15,7 +15,7 @@ from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import MisalignedFault
 from vgpu_sim.exec.jit.values import launch as jit_launch
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import (
     Compare,
     DataType,

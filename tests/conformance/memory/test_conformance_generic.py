@@ -9,7 +9,7 @@ from support.execution.interpreted_ptx import compile_verified, kernel
 from support.proofs import clamp_proof
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault, KernelError, MisalignedFault
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Module, Op, SpecialRegister
 
 _BLOCK = (32, 1, 1)

@@ -12,7 +12,7 @@ from vgpu_sim.compiler import InvalidPtxError, compile_ptx
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault, MisalignedFault
 from vgpu_sim.exec.local_bytes import local_bytes
-from vgpu_sim.hal.address_map import LOCAL_REACH_BYTES, LOCAL_RESERVED_BYTES
+from vgpu_sim.hal.compute.address_map import LOCAL_REACH_BYTES, LOCAL_RESERVED_BYTES
 from vgpu_sim.isa import Module
 
 _HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"

@@ -8,7 +8,7 @@ from support.execution.interpreted_ptx import compile_verified, kernel
 from support.kernels import barrier_kernels
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import BarrierFault
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 from vgpu_sim.isa import Module
 
 Shape = tuple[int, int, int]

@@ -20,8 +20,8 @@ import pytest
 
 from support.processes.gpud_process import Gpud, RawClient, gpud, raw_client, wait_until
 from vgpu_sim.hal import direct, messages
-from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES, DEVICE_OFFSET
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
 

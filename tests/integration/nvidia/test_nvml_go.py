@@ -9,7 +9,7 @@ import pytest
 
 from mig.geometry import board
 from support.processes import nvml_views
-from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.native import build
 
 SOURCE = Path(nvml_views.__file__).parents[1] / "programs" / "go_nvml"

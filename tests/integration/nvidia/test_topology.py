@@ -11,7 +11,7 @@ from support.processes.gpud_process import gpud
 from support.processes.tessera_run import tessera, to_its_end
 from vgpu_sim import config
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.perf.topology import topology_named
 
 

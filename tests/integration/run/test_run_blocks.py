@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.processes.tessera_run import EXAMPLES, run
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 _HEAD = """
     import sys

@@ -12,7 +12,7 @@ import pytest
 from support.kernels import ptx_kernels
 from support.processes.tessera_run import EXAMPLES, LIBCUDA, environment, run, run_command, tessera
 from support.programs.c_programs import linked_with_lcuda
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 from vgpu_sim.native import build
 
 VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Module, verify
 
 CAPABILITY = (10, 0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from vgpu_sim import isa
 from vgpu_sim.exec import interp
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa.asm import assemble
 
 LANES = 32

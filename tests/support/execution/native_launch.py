@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from vgpu_sim.exec import jit
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.native import build
 
 APERTURE_BYTES = address_map.APERTURE_BYTES

@@ -11,15 +11,15 @@ from support.kernels.generated_kernels import WORDS, Generated
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.interp import BufferMemory
-from vgpu_sim.hal.ports import Launch
+from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.isa import Function, Module
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate
 from vgpu_sim.perf.kernels.chip import SECTOR
 from vgpu_sim.perf.kernels.scoreboard import CHAIN
+from vgpu_sim.worker.modelling.sampler import Place, sample
+from vgpu_sim.worker.modelling.scaling import Sample, Tally, counts_of, later_blocks
+from vgpu_sim.worker.modelling.watch import MOST_WORDS, slots_and_places
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan, counted
-from vgpu_sim.worker.observing.sampler import Place, sample
-from vgpu_sim.worker.observing.scaling import Sample, Tally, counts_of, later_blocks
-from vgpu_sim.worker.observing.watch import MOST_WORDS, slots_and_places
 
 BASE = 0x2000_0000_0000
 _PAGE = 4096

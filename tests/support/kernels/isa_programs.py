@@ -9,7 +9,7 @@ import dataclasses
 from hypothesis import strategies as st
 
 from support.kernels import instruction_forms
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import (
     Diagnostic,
     Function,

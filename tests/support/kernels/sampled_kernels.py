@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from vgpu_sim import compiler
 from vgpu_sim.exec.interp import BufferMemory
-from vgpu_sim.hal import address_map
-from vgpu_sim.hal.ports import Launch
+from vgpu_sim.hal.compute import address_map
+from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.perf.kernels import Chip, Estimate, estimate
-from vgpu_sim.worker.observing.sampler import Place, predict_counts
-from vgpu_sim.worker.observing.watch import MOST_WORDS
+from vgpu_sim.worker.modelling.sampler import Place, predict_counts
+from vgpu_sim.worker.modelling.watch import MOST_WORDS
 
 BASE = address_map.APERTURE_BASES[0] + address_map.MODULE_OFFSET
 _PAGE = 4096

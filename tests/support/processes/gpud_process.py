@@ -17,8 +17,9 @@ from typing import Any
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.hal import abi, messages
-from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.compute import abi
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES, DEVICE_OFFSET
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
 from vgpu_sim.system import python_process
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vgpu_sim.hal.management import (
+from vgpu_sim.hal.management.nvml import (
     NO_RECORD,
     GpuRecord,
     InstanceRecord,

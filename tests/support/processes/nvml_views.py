@@ -11,8 +11,8 @@ import pynvml
 
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 
 BOARD = "h100-80gb"
 _VARIABLES = ("TESSERA_SLICES_DIR", "TESSERA_MANAGEMENT_SOCKET", "TESSERA_TOKEN", "TESSERA_WAIT_S")

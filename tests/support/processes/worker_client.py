@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vgpu_sim.hal import abi, address_map, messages, spawn
-from vgpu_sim.hal.abi import Opcode
-from vgpu_sim.hal.limits import STACK_BYTES_PER_THREAD
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.compute import abi, address_map, spawn
+from vgpu_sim.hal.compute.abi import Opcode
+from vgpu_sim.hal.compute.limits import STACK_BYTES_PER_THREAD
 from vgpu_sim.hal.messages import ChunkKind, MessageType
 
 MIB = 1 << 20

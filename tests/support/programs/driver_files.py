@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 _FIRST_MINOR = 3  # 1 and 2 are the capabilities to configure and to monitor MIG
 

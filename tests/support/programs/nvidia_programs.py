@@ -7,7 +7,7 @@ from pathlib import Path
 from support.processes.nvml_views import Rig
 from support.programs import driver_files
 from support.programs.go_programs import program
-from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.native import build
 
 H100 = "0x2330"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.hal.compute.ports import EmitError
 from vgpu_sim.system import calls
 from vgpu_sim.worker import memory
 from vgpu_sim.worker.compiling import compile_helper

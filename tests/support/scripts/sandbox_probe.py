@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.worker import sandbox
 from vgpu_sim.worker.memory import create_populated
 

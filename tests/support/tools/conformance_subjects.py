@@ -20,7 +20,7 @@ from support.processes.api_server import GPUS, NODE, ApiServer
 from support.processes.gpud_process import gpud
 from support.programs.go_programs import program
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+from vgpu_sim.hal.management.nvml import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.native import build
 
 REPOSITORY = Path(__file__).resolve().parents[3]

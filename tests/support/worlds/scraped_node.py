@@ -7,7 +7,7 @@ from device_plugin.errors import GpudUnreachable
 from device_plugin.exporter import app
 from device_plugin.exporter.collector import InventoryCollector
 from device_plugin.exporter.source import Source
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 MIB = 1 << 20
 TELEMETRY = admin.Telemetry(

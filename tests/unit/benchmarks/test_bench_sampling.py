@@ -5,7 +5,7 @@ import json
 import pytest
 
 from benchmarks import on_slice, sampling
-from vgpu_sim.hal.modelled import WALL
+from vgpu_sim.hal.observe.modelled import WALL
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, wall_s: list[float], modelled_s: list[float]) -> None:

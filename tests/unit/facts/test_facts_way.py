@@ -21,7 +21,7 @@ from support.worlds.scraped_node import NODE
 from vgpu_sim.gpud.admin import parameters
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.journal import NodeState
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 from vgpu_sim.system.admin_socket.errors import InvalidRequest
 
 ROOT = Path(__file__).parents[3]

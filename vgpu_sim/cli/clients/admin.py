@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 
 from vgpu_sim.gpud.admin import SOCKET_NAME
 from vgpu_sim.gpud.errors import GpudError
-from vgpu_sim.hal.admin import Inventory
+from vgpu_sim.hal.management.admin import Inventory
 from vgpu_sim.system.json_lines import check_reply, decode_object, read_lines
 
 _T = TypeVar("_T")

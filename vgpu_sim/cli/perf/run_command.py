@@ -27,7 +27,7 @@ from vgpu_sim.cli.perf.run_report import (
 )
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run.command import EXIT_FAILED, run_program
-from vgpu_sim.hal.modelled import MODELLED
+from vgpu_sim.hal.observe.modelled import MODELLED
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import chip_of

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from vgpu_sim.hal.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.hal.observe.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate, page
 from vgpu_sim.perf.kernels.copies import Way

@@ -31,7 +31,7 @@ from vgpu_sim.cli.clocks import check_modelled, clock_option
 from vgpu_sim.cli.interrupts import Interrupts
 from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.cli.run import run_hca, run_stats
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 
 # As env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.

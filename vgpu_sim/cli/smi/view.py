@@ -17,9 +17,9 @@ from vgpu_sim.cli.clients import slices as slice_client
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
 from vgpu_sim.gpud.events import clean_text
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 from vgpu_sim.hal.messages import CLOCK_ATTRIBUTE, DeviceInfo
-from vgpu_sim.hal.modelled import MODELLED, WALL
+from vgpu_sim.hal.observe.modelled import MODELLED, WALL
 
 CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 
@@ -98,7 +98,7 @@ class GpuView:
 class NodeView:
     """Everything; ``source`` says who was asked ("gpud" or "slices").
 
-    ``clock`` is one of ``hal.modelled.CLOCKS``: what programs' events measure.
+    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: what programs' events measure.
     """
 
     source: str

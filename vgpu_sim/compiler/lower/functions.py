@@ -21,7 +21,7 @@ from vgpu_sim.compiler.lower.symbols.scopes import (
 from vgpu_sim.compiler.lower.symbols.shared import SharedMemory, SharedVariable
 from vgpu_sim.compiler.lower.symbols.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK
+from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 
 # They tune how a real compiler or scheduler works and change no result.

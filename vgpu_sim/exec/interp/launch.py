@@ -9,7 +9,7 @@ from vgpu_sim.exec.errors import Block, UnsupportedError
 from vgpu_sim.exec.interp.address_space import Memory
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Bits, unsigned_dtype
 from vgpu_sim.exec.local_bytes import local_bytes
-from vgpu_sim.hal import address_map, limits
+from vgpu_sim.hal.compute import address_map, limits
 from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Symbol
 from vgpu_sim.isa.verify import check_function
 

@@ -13,7 +13,7 @@ from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.address_space import Memory, Words
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.exec.interp.numbers.bits import Mask
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Space
 
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is whole in its type

@@ -14,7 +14,7 @@ from vgpu_sim.gpud.model import ClaimShare, Gpu, MigInstance
 from vgpu_sim.gpud.slices.admission import HolderTable
 from vgpu_sim.gpud.telemetry.meter import Reading
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 
 class Snapshot:

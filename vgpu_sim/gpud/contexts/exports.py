@@ -20,7 +20,8 @@ from typing import Any
 import click
 
 from vgpu_sim.gpud.contexts.table import Context
-from vgpu_sim.hal import direct, spawn
+from vgpu_sim.hal import direct
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.direct import ExportRequest
 from vgpu_sim.options import option
 from vgpu_sim.system import descriptors, foreign, seqpacket

@@ -22,9 +22,9 @@ from vgpu_sim.gpud.limits.sharing import SharingTable
 from vgpu_sim.gpud.limits.starts import Starts
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.hello import Hello
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.system import foreign, polling, processes, seqpacket, threads
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer

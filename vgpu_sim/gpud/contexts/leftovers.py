@@ -23,8 +23,8 @@ from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
-from vgpu_sim.hal.address_map import CHUNK_ALIGN_BYTES
-from vgpu_sim.hal.admin import Counters
+from vgpu_sim.hal.compute.address_map import CHUNK_ALIGN_BYTES
+from vgpu_sim.hal.management.admin import Counters
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid

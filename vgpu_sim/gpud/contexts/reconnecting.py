@@ -12,7 +12,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.system import foreign, seqpacket
 
 logger = logging.getLogger("tessera.gpud")

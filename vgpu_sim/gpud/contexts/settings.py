@@ -9,8 +9,8 @@ import click
 
 from boards.record import ARCHITECTURES
 from vgpu_sim.gpud.model import MigInstance
-from vgpu_sim.hal import limits
-from vgpu_sim.hal.modelled import CLOCKS, MODELLED, WALL
+from vgpu_sim.hal.compute import limits
+from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED, WALL
 from vgpu_sim.options import option
 
 FIRST_WORKER_UID = 70000
@@ -44,7 +44,7 @@ class WorkerSettings:
     ``capability`` None is the board's own. ``own_uids``: gpud may give each instance its uid.
     ``cache_root`` is the directory of the owners' object caches. ``weak_sandbox``: serve even where
     the system permits too few walls. A kernel that runs for ``kernel_timeout_s`` ends its context.
-    ``clock`` is one of ``hal.modelled.CLOCKS``.
+    ``clock`` is one of ``hal.observe.modelled.CLOCKS``.
     ``report_usage``: a worker says at its end what it has done, which becomes "usage" events.
     """
 

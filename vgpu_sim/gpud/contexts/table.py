@@ -19,8 +19,8 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Account, Budget
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.telemetry import counting
-from vgpu_sim.hal import abi, spawn
-from vgpu_sim.hal.admin import Counters
+from vgpu_sim.hal.compute import abi, spawn
+from vgpu_sim.hal.management.admin import Counters
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile

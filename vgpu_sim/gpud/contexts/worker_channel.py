@@ -1,4 +1,4 @@
-"""gpud's end of a worker's channel (contract: ``vgpu_sim.hal.spawn``).
+"""gpud's end of a worker's channel (contract: ``vgpu_sim.hal.compute.spawn``).
 
 A worker may have been taken over by its tenant, so its messages are validated, paced, and answered
 without ever waiting for it. What no worker of ours sends is a violation, which ends the worker.
@@ -14,8 +14,9 @@ from typing import Any
 from vgpu_sim.gpud.events import ascii_text, clean_text
 from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Account, Budget
 from vgpu_sim.gpud.telemetry import counting
-from vgpu_sim.hal import abi, modelled, spawn
-from vgpu_sim.hal.admin import Counters
+from vgpu_sim.hal.compute import abi, spawn
+from vgpu_sim.hal.management.admin import Counters
+from vgpu_sim.hal.observe import modelled
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile

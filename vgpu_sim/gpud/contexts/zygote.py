@@ -1,4 +1,4 @@
-"""Keeps the zygote running and asks it for workers (contract: ``vgpu_sim.hal.spawn``).
+"""Keeps the zygote running and asks it for workers (contract: ``vgpu_sim.hal.compute.spawn``).
 
 The zygote is executed, never forked from gpud. When it dies it is started again, after a pause that
 grows while it keeps dying; its workers live on and are watched by their own descriptors.
@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from vgpu_sim.gpud.errors import WorkerStartError
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.system import processes, python_process, seqpacket
 
 logger = logging.getLogger("tessera.gpud")

@@ -11,7 +11,7 @@ from enum import IntEnum
 from boards.record import ARCHITECTURES
 from vgpu_sim.gpud.devices.silicon import BOARDS
 from vgpu_sim.gpud.model import MigInstance
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 REGISTERS_PER_MULTIPROCESSOR = 65536
 _INT_MAX = (1 << 31) - 1
@@ -136,7 +136,7 @@ ABSENT: frozenset[int] = frozenset(
 
 
 def sm_limits(capability: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return what a multiprocessor has room for, as ``hal.spawn.WorkerConfig`` has it.
+    """Return what a multiprocessor has room for, as ``hal.compute.spawn.WorkerConfig`` has it.
 
     Raises:
         KeyError: no figures for the capability.

@@ -21,7 +21,7 @@ from vgpu_sim.gpud.model import (
     MigInstance,
     instance_uuid_of,
 )
-from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.hal.compute.address_map import MAX_GPUS
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.system.admin_socket.errors import Conflict, InUse, InvalidRequest, NotFound
 

@@ -26,7 +26,7 @@ from vgpu_sim.gpud.model import (
     parse_gpu_uuid,
     parse_instance_uuid,
 )
-from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.hal.compute.address_map import MAX_GPUS
 from vgpu_sim.system import durable
 
 VERSION = 1

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
 
 
 class Scope(Enum):

@@ -21,8 +21,8 @@ from vgpu_sim.gpud.faults.health import Health, State, Times, worst
 from vgpu_sim.gpud.faults.injection import LASTING, Injection, Kind
 from vgpu_sim.gpud.faults.records import Records
 from vgpu_sim.gpud.model import Gpu, GpuUuid, MigInstance
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.management import admin
 from vgpu_sim.options import option
 from vgpu_sim.system.admin_socket.errors import Conflict, InvalidRequest, NotFound
 

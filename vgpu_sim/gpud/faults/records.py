@@ -10,7 +10,7 @@ from vgpu_sim.gpud.faults import inforom
 from vgpu_sim.gpud.faults.inforom import Inforom
 from vgpu_sim.gpud.faults.xid_log import XidLog
 from vgpu_sim.gpud.model import GpuUuid
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 MAX_XIDS: Final = 64  # of a GPU
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from vgpu_sim.hal.admin import Telemetry
+from vgpu_sim.hal.management.admin import Telemetry
 
 SLOWED: float = 0.5  # hardware slowdown halves the clocks, or more ("HW Thermal Slowdown", NVML)
 

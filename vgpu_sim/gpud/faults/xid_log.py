@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from vgpu_sim.gpud.model import GpuUuid, parse_gpu_uuid
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 FILE_NAME: Final = "xids.jsonl"
 MAX_LINES: Final = 4096

@@ -17,8 +17,8 @@ from vgpu_sim.gpud.management import processes, records
 from vgpu_sim.gpud.management.records import Process, View
 from vgpu_sim.gpud.model import Gpu, InstanceUuid, MigInstance
 from vgpu_sim.gpud.slices.management import Ask, encode
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.management import ManagementOperation as Operation, NvmlReturn, ReportFlag
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import ManagementOperation as Operation, NvmlReturn, ReportFlag
 from vgpu_sim.system.admin_socket.errors import (
     Conflict,
     InUse,

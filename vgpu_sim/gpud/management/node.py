@@ -8,8 +8,8 @@ from vgpu_sim.gpud.admin.snapshot import Snapshot
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance, uuid_bytes
 from vgpu_sim.gpud.slices.management import Ask
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.management import ANY_START, ManagementOperation as Operation, MigMode
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import ANY_START, ManagementOperation as Operation, MigMode
 from vgpu_sim.system.admin_socket.errors import Conflict, InUse, InvalidRequest, NotFound
 
 Create = Callable[[GpuUuid, str, int, bool], Awaitable[MigInstance]]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vgpu_sim.gpud.management.records import Process
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 from vgpu_sim.system.peers import MAX_CGROUP_BYTES, Peer
 
 MAX_STATUS_BYTES = 16 << 10

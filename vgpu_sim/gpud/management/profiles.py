@@ -3,8 +3,8 @@
 from functools import cache
 
 from mig.geometry import ComputeProfile, Profile, board
-from vgpu_sim.hal import management
-from vgpu_sim.hal.management import NO_RECORD, ProfileRecord
+from vgpu_sim.hal.management import nvml
+from vgpu_sim.hal.management.nvml import NO_RECORD, ProfileRecord
 
 
 @cache
@@ -42,8 +42,8 @@ def _record(profile: Profile) -> ProfileRecord:
     return record
 
 
-def _compute(profile: ComputeProfile) -> management.ComputeProfile:
-    record = management.ComputeProfile()
+def _compute(profile: ComputeProfile) -> nvml.ComputeProfile:
+    record = nvml.ComputeProfile()
     record.compute_enum = int(profile.nvml_ci_enum)
     record.compute_slices = profile.compute_slices
     record.multiprocessors = profile.sm_count

@@ -1,4 +1,4 @@
-"""The inventory as NVML reads it: pure functions from ``hal.admin`` to records.
+"""The inventory as NVML reads it: pure functions from ``hal.management.admin`` to records.
 
 Nothing is known here that the administration socket does not say: NVML, the exporter and the node
 agent answer alike. NVML's numbers for architectures and brands: ``nvmlDeviceArchitecture_t``,
@@ -15,8 +15,8 @@ from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
 from vgpu_sim.gpud.devices.silicon import BOARDS
 from vgpu_sim.gpud.management import sensors
 from vgpu_sim.gpud.management.profiles import full_width, gi_enum, profile_records
-from vgpu_sim.hal import admin, management
-from vgpu_sim.hal.management import (
+from vgpu_sim.hal.management import admin, nvml
+from vgpu_sim.hal.management.nvml import (
     NO_RECORD,
     GpuRecord,
     InstanceRecord,
@@ -90,7 +90,7 @@ def headed(node: bool) -> ManagementReport:
     head = ManagementReport()
     head.node = int(node)
     head.driver_version = DRIVER_VERSION
-    head.driver_release = management.DRIVER_RELEASE.encode()
+    head.driver_release = nvml.DRIVER_RELEASE.encode()
     return head
 
 
@@ -128,17 +128,17 @@ def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
 
 
 def _place(gpu: admin.Gpu) -> int:
-    """Return where a GPU is in its node's topology, packed as ``hal.management`` has it."""
+    """Return where a GPU is in its node's topology, packed as ``hal.management.nvml`` has it."""
     topology = topology_named(gpu.facts.topology, gpu.index + 1)
     place, modelled = topology.gpus[gpu.index], MODELLED[gpu.board]
     links = topology.links_of(modelled.architecture.split()[0]) if modelled.has_nvlink else 0
     peers = len(topology.gpus) - 1 if links and not topology.switched else 0
-    return management.PLACE_KNOWN | (
-        links << management.PLACE_LINKS_SHIFT
-        | peers << management.PLACE_PEERS_SHIFT
-        | int(topology.switched) << management.PLACE_SWITCHED_SHIFT
-        | place.numa << management.PLACE_NUMA_SHIFT
-        | place.bridge << management.PLACE_BRIDGE_SHIFT
+    return nvml.PLACE_KNOWN | (
+        links << nvml.PLACE_LINKS_SHIFT
+        | peers << nvml.PLACE_PEERS_SHIFT
+        | int(topology.switched) << nvml.PLACE_SWITCHED_SHIFT
+        | place.numa << nvml.PLACE_NUMA_SHIFT
+        | place.bridge << nvml.PLACE_BRIDGE_SHIFT
         | place.switch
     )
 

@@ -6,8 +6,8 @@ Clock event reasons: ``nvmlClocksEventReasons`` of the NVML API reference.
 from collections.abc import Mapping
 from typing import Final
 
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.management import MAX_FANS, NO_RECORD, TelemetryRecord, XidRecord
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import MAX_FANS, NO_RECORD, TelemetryRecord, XidRecord
 
 GPU_IDLE: Final = 0x1
 HARDWARE_SLOWDOWN: Final = 0x8

@@ -14,7 +14,7 @@ from typing import Protocol
 from vgpu_sim.gpud.errors import HelloRefused, RetryLater
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.model import Holder, InstanceUuid, MigInstance, Owner
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.system.peers import Peer, PodUid, pod_of_process
 
 ASK_AGAIN_SECONDS = 2.0

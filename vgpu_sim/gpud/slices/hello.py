@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.address_map import APERTURE_BASES, MAX_CONTEXTS
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES, MAX_CONTEXTS
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import Header, MessageType
 
 HELLO_BYTES = ctypes.sizeof(Header) + ctypes.sizeof(messages.Hello)

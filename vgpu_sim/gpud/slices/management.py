@@ -7,8 +7,9 @@ from typing import Protocol
 from vgpu_sim.gpud.model import MigInstance
 from vgpu_sim.gpud.slices import hello
 from vgpu_sim.gpud.slices.hello import MalformedHello
-from vgpu_sim.hal import management, messages
-from vgpu_sim.hal.management import ManagementOperation, ManagementRequest
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.management import nvml
+from vgpu_sim.hal.management.nvml import ManagementOperation, ManagementRequest
 from vgpu_sim.hal.messages import Header, MessageType
 from vgpu_sim.system.peers import Peer
 
@@ -73,6 +74,6 @@ def parse(data: bytes) -> Ask:
 
 def encode(ask: Ask, status: int, report: bytes = b"") -> bytes:
     """Encode a reply. Raises ValueError for a report that no client takes."""
-    if len(report) > management.MAX_REPORT_BYTES:
+    if len(report) > nvml.MAX_REPORT_BYTES:
         raise ValueError(f"a report of {len(report)} bytes")
     return hello.encode(MessageType.MANAGED, ask.request, report, status)

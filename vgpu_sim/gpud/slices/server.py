@@ -19,7 +19,7 @@ from vgpu_sim.gpud.slices import hello as hellos, management
 from vgpu_sim.gpud.slices.admission import Admission
 from vgpu_sim.gpud.slices.hello import Hello, MalformedHello
 from vgpu_sim.gpud.slices.replies import Replies
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system import foreign, processes, seqpacket
 from vgpu_sim.system.admin_socket.errors import RequestError

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Final
 
-from vgpu_sim.hal.admin import Counters
+from vgpu_sim.hal.management.admin import Counters
 
 MAX_COUNT: Final = (1 << 63) - 1
 _NAMES: Final = tuple(field.name for field in fields(Counters))

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 
 from vgpu_sim.gpud.telemetry import counting
-from vgpu_sim.hal.admin import Activity, Counters
+from vgpu_sim.hal.management.admin import Activity, Counters
 
 PERIOD_NS = 1_000_000_000
 _STALE_NS = 3 * PERIOD_NS // 2  # a worker that computes reports once a second

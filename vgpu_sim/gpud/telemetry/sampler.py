@@ -11,7 +11,7 @@ from vgpu_sim.gpud.telemetry import sensors
 from vgpu_sim.gpud.telemetry.energy import Drawn, EnergyFile
 from vgpu_sim.gpud.telemetry.meter import IDLE, PERIOD_NS, Meter, Reading, Use
 from vgpu_sim.gpud.telemetry.sensors import State
-from vgpu_sim.hal.admin import Activity, Counters, Telemetry
+from vgpu_sim.hal.management.admin import Activity, Counters, Telemetry
 
 
 @dataclass(frozen=True, slots=True)

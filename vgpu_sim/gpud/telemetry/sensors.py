@@ -13,7 +13,7 @@ from mig.geometry import Board
 from vgpu_sim.gpud.devices.silicon import BOARDS
 from vgpu_sim.gpud.telemetry import figures
 from vgpu_sim.gpud.telemetry.meter import Use
-from vgpu_sim.hal.admin import Activity, Telemetry
+from vgpu_sim.hal.management.admin import Activity, Telemetry
 
 _OF_SM_ACTIVE, _OF_OCCUPANCY, _OF_MEMORY = 0.5, 0.3, 0.2
 _IDLE_STATE = 8  # of a board whose memory slows down at rest

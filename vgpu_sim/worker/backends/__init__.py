@@ -1,1 +1,1 @@
-"""Implementations of ``hal.ports``: one module per backend."""
+"""Implementations of ``hal.compute.ports``: one module per backend."""

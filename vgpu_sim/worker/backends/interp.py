@@ -15,8 +15,8 @@ from vgpu_sim.exec.errors import (
     UnsupportedError,
 )
 from vgpu_sim.exec.local_bytes import local_bytes
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.ports import FaultSite, Launch, LaunchFault, ProgramHandle
 from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, container
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.backends.turns import Turns
@@ -32,7 +32,7 @@ _TRAPS: Final = {
 
 
 class InterpBackend:
-    """Implements ``hal.ports.InterpretedBackend``; ``regions`` says what memory there is."""
+    """Implements ``hal.compute.ports.InterpretedBackend``; ``regions`` is the memory there is."""
 
     def __init__(self, regions: Callable[[], Sequence[Region]], multiprocessors: int) -> None:
         self._regions = regions
@@ -47,7 +47,7 @@ class InterpBackend:
     def load(
         self, container_bytes: bytes, segment_base: int, module: Module | None = None
     ) -> ProgramHandle:
-        """See ``hal.ports.Backend.load``; decoded when it is first run."""
+        """See ``hal.compute.ports.Backend.load``; decoded when it is first run."""
         handle = ProgramHandle(next(self._numbers))
         self._containers[handle] = (container_bytes, segment_base)
         if module is not None:
@@ -55,7 +55,7 @@ class InterpBackend:
         return handle
 
     def refusals(self, module: Module) -> tuple[FaultSite, ...]:
-        """See ``hal.ports.Backend.refusals``."""
+        """See ``hal.compute.ports.Backend.refusals``."""
         return tuple(
             FaultSite(function.name, _line(function, err.word), str(err))
             for function in module.functions
@@ -63,12 +63,12 @@ class InterpBackend:
         )
 
     def unload(self, program: ProgramHandle) -> None:
-        """See ``hal.ports.Backend.unload``."""
+        """See ``hal.compute.ports.Backend.unload``."""
         del self._containers[program]
         self._decoded.pop(program, None)
 
     def run(self, program: ProgramHandle, launch: Launch) -> None:
-        """See ``hal.ports.InterpretedBackend.run``."""
+        """See ``hal.compute.ports.InterpretedBackend.run``."""
         container_bytes, segment_base = self._containers[program]
         module = self._decoded.get(program)
         if module is None:

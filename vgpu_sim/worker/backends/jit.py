@@ -26,8 +26,8 @@ from vgpu_sim.exec.jit import (
     refusals,
 )
 from vgpu_sim.exec.jit.objects import elf
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.ports import (
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.ports import (
     EmitError,
     Emitter,
     FaultSite,
@@ -58,7 +58,7 @@ _BLOCK: Final = struct.Struct("<3I")
 
 
 class JitBackend:
-    """Implements ``hal.ports.NativeBackend``.
+    """Implements ``hal.compute.ports.NativeBackend``.
 
     ``entry`` runs on threads of the runtime, several at once, ``locate`` on the main thread while a
     kernel waits in its fault handler; the runtime never unloads a program that is being asked for.
@@ -73,11 +73,11 @@ class JitBackend:
         self._warm_up()
 
     def use_cache(self, directory: Path | None) -> None:
-        """See ``hal.ports.NativeBackend.use_cache``."""
+        """See ``hal.compute.ports.NativeBackend.use_cache``."""
         self._compiler.use_cache(directory)
 
     def emit(self, request: bytes) -> bytes:
-        """See ``hal.ports.NativeBackend.emit``."""
+        """See ``hal.compute.ports.NativeBackend.emit``."""
         from vgpu_sim.exec.jit.target import llvm
 
         kind, content = request[:1], request[1:]
@@ -89,7 +89,7 @@ class JitBackend:
             raise EmitError(str(err)) from err
 
     def warm_up_to_emit(self) -> Iterator[None]:
-        """See ``hal.ports.NativeBackend.warm_up_to_emit``."""
+        """See ``hal.compute.ports.NativeBackend.warm_up_to_emit``."""
         from vgpu_sim.exec.jit.target import llvm
 
         for text, tier in _warm_up_texts():
@@ -98,7 +98,7 @@ class JitBackend:
         yield from self.rehearse()  # which better code takes, too
 
     def rehearse(self) -> Iterator[None]:
-        """See ``hal.ports.NativeBackend.rehearse``."""
+        """See ``hal.compute.ports.NativeBackend.rehearse``."""
         small, sample = warm_up_module(), sample_module()
         Compiler().generate(small, small.function(KERNEL), _WARM_UP_BLOCK, 1)
         yield
@@ -109,7 +109,7 @@ class JitBackend:
             yield
 
     def emit_by(self, emitter: Emitter) -> None:
-        """See ``hal.ports.NativeBackend.emit_by``."""
+        """See ``hal.compute.ports.NativeBackend.emit_by``."""
 
         def object_code(text: str, tier: int) -> bytes:
             try:
@@ -123,14 +123,14 @@ class JitBackend:
     def load(
         self, container_bytes: bytes, segment_base: int, module: Module | None = None
     ) -> ProgramHandle:
-        """See ``hal.ports.Backend.load``. The segment's address is an argument of each launch."""
+        """See ``hal.compute.ports.Backend.load``; each launch is given the segment's address."""
         del segment_base
         handle = ProgramHandle(next(self._numbers))
         self._programs[handle] = Program(container_bytes, module)
         return handle
 
     def refusals(self, module: Module) -> tuple[FaultSite, ...]:
-        """See ``hal.ports.Backend.refusals``."""
+        """See ``hal.compute.ports.Backend.refusals``."""
         return tuple(
             FaultSite(function.name, _line(function, err.word), str(err))
             for function in module.functions
@@ -138,7 +138,7 @@ class JitBackend:
         )
 
     def unload(self, program: ProgramHandle) -> None:
-        """See ``hal.ports.Backend.unload``."""
+        """See ``hal.compute.ports.Backend.unload``."""
         del self._programs[program]
 
     def entry(
@@ -148,7 +148,7 @@ class JitBackend:
         block: Block,
         improve: Callable[[NativeEntry], None],
     ) -> NativeEntry:
-        """See ``hal.ports.NativeBackend.entry``."""
+        """See ``hal.compute.ports.NativeBackend.entry``."""
         record, variant = self._programs[program], (function, block)
         with record.making.setdefault(variant, threading.Lock()):
             if variant not in record.entries:
@@ -156,7 +156,7 @@ class JitBackend:
         return record.entries[variant]
 
     def locate(self, fault: NativeFault) -> NativeSite | None:
-        """See ``hal.ports.NativeBackend.locate``."""
+        """See ``hal.compute.ports.NativeBackend.locate``."""
         for record in list(self._programs.values()):
             found = record.find(fault.pc)
             if found is not None:

@@ -8,9 +8,9 @@ difference.
 
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.provenance import Pointer, Provenance
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
-from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
+from vgpu_sim.hal.compute.ports import FaultSite, NativeFault, NativeSite
 from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, Space
 from vgpu_sim.worker.backends import jit_threads
 from vgpu_sim.worker.faults import fault_text

@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass, field
 
 from vgpu_sim.exec.jit import Loaded
-from vgpu_sim.hal.ports import NativeEntry
+from vgpu_sim.hal.compute.ports import NativeEntry
 from vgpu_sim.isa import Function, Module, container, extract, sections
 from vgpu_sim.isa.sections import MODULE_OWNER, Section
 from vgpu_sim.isa.wire import decode_text

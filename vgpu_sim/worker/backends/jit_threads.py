@@ -14,16 +14,16 @@ from typing import Final
 
 from vgpu_sim.exec.jit.analysis.transfer import operand_widths
 from vgpu_sim.exec.jit.numbers import fold
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.address_map import (
     APERTURE_BYTES,
     CLAMP_BOUND_BYTES,
     GPU_WINDOW_BYTES,
     LOCAL_OFFSET,
     SHARED_OFFSET,
 )
-from vgpu_sim.hal.limits import WARP_THREADS
-from vgpu_sim.hal.ports import FaultedLaunch, NativeFault
+from vgpu_sim.hal.compute.limits import WARP_THREADS
+from vgpu_sim.hal.compute.ports import FaultedLaunch, NativeFault
 from vgpu_sim.isa import (
     EFFECTS,
     BoolOp,

@@ -17,7 +17,7 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Final, NoReturn
 
-from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.hal.compute.ports import EmitError
 from vgpu_sim.system import calls
 from vgpu_sim.worker import memory
 

@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.hal.compute.ports import EmitError
 from vgpu_sim.worker.compiling import server
 from vgpu_sim.worker.compiling.children import Emit, WarmUp
 
@@ -22,7 +22,7 @@ MAX_BYTES: Final = server.MAX_BYTES  # of a request
 
 
 class CompileHelper:
-    """Implements ``hal.ports.Emitter``.
+    """Implements ``hal.compute.ports.Emitter``.
 
     ``emit`` is what children do, ``warm_up`` what makes them, and the helper from which they are
     forked, ready for that.
@@ -77,7 +77,7 @@ class CompileHelper:
             self._socket.sendall(server.REQUEST.pack(number, False, 0))
 
     def ask(self, request: bytes, *, at_leisure: bool = False) -> Future[bytes]:
-        """See ``hal.ports.Emitter.ask``."""
+        """See ``hal.compute.ports.Emitter.ask``."""
         asked: Future[bytes] = Future()
         if len(request) > MAX_BYTES:
             text = f"{len(request)} bytes are too many to generate code from"

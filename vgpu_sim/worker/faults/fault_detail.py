@@ -1,7 +1,7 @@
 """Details of a kernel's fault, as the client reads them from the worker's page."""
 
-from vgpu_sim.hal import abi
-from vgpu_sim.hal.ports import FaultSite
+from vgpu_sim.hal.compute import abi
+from vgpu_sim.hal.compute.ports import FaultSite
 
 
 def record(site: FaultSite, grid: tuple[int, int, int] | None) -> abi.FaultDetail:

@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.hal.ports import FaultSite
+from vgpu_sim.hal.compute.ports import FaultSite
 
 _MOST_CHARACTERS: Final = 400
 # With what else may hold the beginning of a comment that is none.

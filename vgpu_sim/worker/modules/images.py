@@ -7,8 +7,8 @@ from typing import Final
 
 from vgpu_sim.compiler import compile_ptx, render
 from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
-from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.ports import FaultSite
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.ports import FaultSite
 from vgpu_sim.isa import Diagnostic, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.modules.container_cache import ContainerCache

@@ -7,7 +7,7 @@ from typing import Final
 
 from vgpu_sim.compiler import linking
 from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, UnsupportedPtxError
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, ImageError

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.config import LIBRARIES_DIR
-from vgpu_sim.hal import abi, ports
+from vgpu_sim.hal.compute import abi, ports
 from vgpu_sim.worker.faults import fault_detail
 from vgpu_sim.worker.pipes import PIPES
 from vgpu_sim.worker.runtime import records
@@ -58,7 +58,7 @@ class Stats:
 
     Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the time in which at least one launch ran, up
     to now. ``running`` is None and ``running_since_ns`` 0 where no kernel runs. ``counters`` are
-    more that ``hal.admin.Counters`` has, by its names.
+    more that ``hal.management.admin.Counters`` has, by its names.
     """
 
     launches: int = 0

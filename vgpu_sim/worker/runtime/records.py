@@ -3,7 +3,7 @@
 import ctypes
 from ctypes import c_char, c_int32, c_uint32, c_uint64, c_void_p
 
-from vgpu_sim.hal import abi, ports
+from vgpu_sim.hal.compute import abi, ports
 from vgpu_sim.worker.pipes import PIPES
 
 

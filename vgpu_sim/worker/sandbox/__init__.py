@@ -12,8 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.system import calls, identity, landlock
 from vgpu_sim.worker.sandbox import namespaces, seccomp
 from vgpu_sim.worker.sandbox.level import Level

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Level:
 
     @property
     def confined(self) -> bool:
-        """Return whether that is enough to hold a tenant (``hal.spawn.is_confined``)."""
+        """Return whether that is enough to hold a tenant (``hal.compute.spawn.is_confined``)."""
         return spawn.is_confined(self.to_json())
 
     def to_json(self) -> dict[str, bool]:

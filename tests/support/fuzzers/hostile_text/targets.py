@@ -21,7 +21,7 @@ from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError, compile
 from vgpu_sim.compiler.ptx import parse, tree
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.errors import CodeGenerationError, UnsupportedError
-from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.hal.compute.ports import EmitError
 from vgpu_sim.isa import container, verify
 from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 

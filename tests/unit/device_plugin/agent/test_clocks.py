@@ -21,7 +21,7 @@ from gpu_operator.api.v1alpha1.gpu import (
 )
 from gpu_operator.api.v1alpha1.gpupool import Clock
 from mig import geometry
-from vgpu_sim.hal.modelled import MODELLED, WALL
+from vgpu_sim.hal.observe.modelled import MODELLED, WALL
 
 BOARD = geometry.board("h100-80gb")
 TRAIN = HolderPod("team", "train", "uid-train")

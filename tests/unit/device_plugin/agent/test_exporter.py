@@ -20,9 +20,9 @@ from device_plugin.exporter.collector import InventoryCollector
 from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OF_NODE
 from device_plugin.exporter.source import Source
 from support.worlds.scraped_node import NODE, SLICE, SLICED, Fixed, scrape
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.management import DRIVER_RELEASE
-from vgpu_sim.hal.modelled import CLOCKS, MODELLED
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
+from vgpu_sim.hal.observe.modelled import CLOCKS, MODELLED
 
 
 def test_every_figure_has_the_labels_that_dashboards_ask_for() -> None:

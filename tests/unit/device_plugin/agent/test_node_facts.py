@@ -12,7 +12,7 @@ from device_plugin.inventory.resources import Offered
 from device_plugin.kube.client import Kube
 from mig import geometry
 from support.processes.api_server import ApiServer
-from vgpu_sim.hal.management import DRIVER_RELEASE
+from vgpu_sim.hal.management.nvml import DRIVER_RELEASE
 
 BOARD = geometry.board("a30")
 SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from vgpu_sim.cli.main import main
 from vgpu_sim.cli.perf import run_report
-from vgpu_sim.hal.modelled import ModelledCopies, ModelledSummary
+from vgpu_sim.hal.observe.modelled import ModelledCopies, ModelledSummary
 from vgpu_sim.perf import plots
 from vgpu_sim.perf.errors import NoData
 from vgpu_sim.perf.judge import families

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from vgpu_sim.hal import abi, messages
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.compute import abi
 from vgpu_sim.native import build
 
 NAME = b"kernel\0\0"

@@ -10,7 +10,7 @@ from support.execution.interpreted_ptx import BASE, compile_verified, kernel
 from support.oracles import number_reference as reference
 from support.oracles.number_reference import as_float, as_integer
 from vgpu_sim.compiler.lower.forms import Form
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa import Instruction
 
 

@@ -8,7 +8,7 @@ from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.gpud.slices import hello
 from vgpu_sim.gpud.slices.hello import HELLO_BYTES, MalformedHello
-from vgpu_sim.hal.address_map import APERTURE_BASES
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES
 from vgpu_sim.hal.messages import (
     PROTOCOL_VERSION,
     WHOLE_THREAD_SHARE,

@@ -13,7 +13,7 @@ from vgpu_sim import config
 from vgpu_sim.gpud import command as entry
 from vgpu_sim.gpud.contexts.settings import WorkerSettings
 from vgpu_sim.gpud.options import NodeOptions
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 Started = Callable[..., NodeOptions]
 TOKEN = bytes(range(32))

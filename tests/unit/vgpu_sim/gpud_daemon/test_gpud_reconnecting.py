@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vgpu_sim.gpud.contexts import reconnecting
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.system import seqpacket
 from vgpu_sim.worker.channel import Channel
 

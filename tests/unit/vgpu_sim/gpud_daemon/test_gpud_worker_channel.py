@@ -18,7 +18,7 @@ from vgpu_sim.gpud.contexts.worker_channel import (
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.gpud.faults.records import Records
 from vgpu_sim.gpud.limits.budget import CONTEXT_SHARED_BYTES, Budget
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 from vgpu_sim.system import json_lines, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 

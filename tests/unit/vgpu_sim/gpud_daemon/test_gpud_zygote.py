@@ -25,8 +25,8 @@ from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
 from vgpu_sim.gpud.model import Owner
 from vgpu_sim.gpud.slices import hello as hellos
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import MAX_MESSAGE_BYTES, MessageType
 from vgpu_sim.system.peers import Peer, PodUid
 

@@ -13,7 +13,7 @@ from vgpu_sim.gpud.devices.attributes import ABSENT, Attribute, attributes_of
 from vgpu_sim.gpud.devices.device_info import device_info, device_name
 from vgpu_sim.gpud.devices.silicon import BOARDS as FIGURES
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN, CLOCK_ATTRIBUTE
 
 OFFICIAL = {

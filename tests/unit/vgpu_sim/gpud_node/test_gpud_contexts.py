@@ -19,8 +19,8 @@ from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.model import (
     Owner,
 )
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.admin import Counters
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.management.admin import Counters
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid

@@ -5,7 +5,7 @@ import pytest
 from vgpu_sim.gpud.faults import classes
 from vgpu_sim.gpud.faults.classes import IGNORED_XIDS, XID_OF_FAULT, XIDS, Severity
 from vgpu_sim.gpud.faults.health import LONGEST_FACTOR, Health, State, Times, worst
-from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.compute.abi import FaultKind
 
 TIMES = Times(suspect_s=60, unhealthy_s=10, probation_s=30)
 

@@ -14,7 +14,7 @@ from vgpu_sim.gpud.faults.health import State, Times
 from vgpu_sim.gpud.faults.injection import Injection, Kind
 from vgpu_sim.gpud.faults.node import Faults, Options
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.system.peers import Peer
 
 GPUS = tuple(Gpu(new_gpu_uuid(), index, "h100-80gb") for index in range(2))

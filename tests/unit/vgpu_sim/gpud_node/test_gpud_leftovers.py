@@ -22,7 +22,7 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
 from vgpu_sim.gpud.model import ClaimShare, InstanceUuid, Owner
-from vgpu_sim.hal.admin import Counters
+from vgpu_sim.hal.management.admin import Counters
 from vgpu_sim.system import processes
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid

@@ -23,8 +23,9 @@ from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uui
 from vgpu_sim.gpud.slices import management
 from vgpu_sim.gpud.slices.hello import MalformedHello
 from vgpu_sim.gpud.telemetry import sensors
-from vgpu_sim.hal import admin, messages
-from vgpu_sim.hal.management import (
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.nvml import (
     NO_RECORD,
     GpuRecord,
     InstanceRecord,

@@ -14,8 +14,8 @@ from support.rigs import a30_slice
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.model import ClaimShare, MigInstance, Owner
 from vgpu_sim.gpud.slices.server import SOCKET_NAME, SliceServer
-from vgpu_sim.hal.address_map import APERTURE_BASES
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import Header, MessageType
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.admin_socket.errors import NotFound

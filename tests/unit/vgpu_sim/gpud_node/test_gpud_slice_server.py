@@ -17,8 +17,8 @@ from vgpu_sim.gpud.model import Owner
 from vgpu_sim.gpud.slices import replies, server as server_module
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.address_map import APERTURE_BASES
-from vgpu_sim.hal.management import ManagementOperation, ManagementRequest
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES
+from vgpu_sim.hal.management.nvml import ManagementOperation, ManagementRequest
 from vgpu_sim.hal.messages import DeviceInfo, Header, MessageType
 from vgpu_sim.system import foreign, seqpacket
 

@@ -11,7 +11,7 @@ from vgpu_sim.gpud.telemetry import counting, figures, sensors
 from vgpu_sim.gpud.telemetry.energy import Drawn, EnergyFile
 from vgpu_sim.gpud.telemetry.meter import IDLE, PERIOD_NS, Meter, Reading
 from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
-from vgpu_sim.hal.admin import Activity, Counters
+from vgpu_sim.hal.management.admin import Activity, Counters
 
 S = PERIOD_NS
 H100 = board("h100-80gb")

@@ -10,7 +10,7 @@ import pytest
 
 from support.processes.worker_client import worker_config
 from vgpu_sim import zygote as forking
-from vgpu_sim.hal.spawn import WorkerConfig, decode
+from vgpu_sim.hal.compute.spawn import WorkerConfig, decode
 from vgpu_sim.worker import spare as spares
 from vgpu_sim.worker.spare import Spare
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vgpu_sim.exec import interp
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 from vgpu_sim.isa.asm import assemble
 
 BASE = address_map.APERTURE_BASES[0] + address_map.DEVICE_OFFSET

@@ -8,7 +8,7 @@ from support.execution.interpreted_ptx import compile_verified, kernel
 from support.execution.native_launch import pack
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.interp.spaces import Spaces
-from vgpu_sim.hal import address_map
+from vgpu_sim.hal.compute import address_map
 
 GPU = address_map.APERTURE_BASES[0]
 WINDOWS = address_map.HOST_OFFSET + address_map.HOST_BYTES  # with what counts as near the first

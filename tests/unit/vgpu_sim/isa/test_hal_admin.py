@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from cuda.bindings import driver as cuda
 
-from vgpu_sim.hal import admin
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.management import admin
 
 CONTEXT = admin.Context(
     10, 11, 12, "pod", 13, 14, 15, 16, 17, "k", 18, {"seccomp": True, "landlock": False}

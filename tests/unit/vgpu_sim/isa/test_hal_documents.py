@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal import direct, modelled, spawn
+from vgpu_sim.hal import direct
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.hal.direct import (
     MOST_PASSED_OVER,
     RANGE_BYTES,
@@ -14,7 +15,8 @@ from vgpu_sim.hal.direct import (
     decode_answer,
     encode_answer,
 )
-from vgpu_sim.hal.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.hal.observe import modelled
+from vgpu_sim.hal.observe.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
 
 LAST = (1 << 64) - 1
 RANGE = bytes(range(256))[:RANGE_BYTES].ljust(RANGE_BYTES, b"r")

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from hca.contract import hca
-from vgpu_sim.hal import abi, address_map, header, messages, spawn
+from vgpu_sim.hal import header, messages
+from vgpu_sim.hal.compute import abi, address_map, spawn
 from vgpu_sim.native import generate
 
 

@@ -9,7 +9,7 @@ from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.planning.plan import check_block
 from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 from vgpu_sim.native import build, generate
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal.modelled import (
+from vgpu_sim.hal.observe.modelled import (
     LISTED_IN_PART,
     MOST_ROWS,
     ModelledCopies,

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD
 from vgpu_sim.isa import Function, Instruction, Module, Op, Parameter, Space, Variable, verify
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.module import Diagnostic, PhysicalAllocation, Refused, Relocation

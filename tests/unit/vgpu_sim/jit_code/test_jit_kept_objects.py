@@ -14,7 +14,7 @@ from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit.control.assemble import ENTRY, Assembler
 from vgpu_sim.exec.jit.objects import cache, compiler, native_code
 from vgpu_sim.exec.jit.objects.compiler import SIMPLEST, content_key
-from vgpu_sim.hal.ports import NativeEntry
+from vgpu_sim.hal.compute.ports import NativeEntry
 from vgpu_sim.isa import container
 from vgpu_sim.worker.backends.jit import JitBackend
 

@@ -154,7 +154,7 @@ def test_damaged_object_code_is_refused() -> None:
 _AFTER_WARM_UP = """
 import pathlib, sys
 from vgpu_sim.isa import container
-from vgpu_sim.hal.ports import NativeFault
+from vgpu_sim.hal.compute.ports import NativeFault
 from vgpu_sim.worker.backends import jit
 jit.prepare()
 backend = jit.JitBackend()

@@ -9,7 +9,7 @@ from support.kernels import instruction_forms
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.hal import abi
+from vgpu_sim.hal.compute import abi
 from vgpu_sim.isa import (
     Compare,
     DataType,

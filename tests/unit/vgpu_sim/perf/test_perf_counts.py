@@ -13,13 +13,13 @@ from support.kernels.generated_kernels import generate
 from vgpu_sim import compiler
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.interp import BufferMemory
-from vgpu_sim.hal.ports import Launch
+from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import chip_of, scoreboard
-from vgpu_sim.worker.observing import costs, scaling
-from vgpu_sim.worker.observing.costs import Cost, Costs
+from vgpu_sim.worker.modelling import costs, scaling
+from vgpu_sim.worker.modelling.costs import Cost, Costs
+from vgpu_sim.worker.modelling.scaling import Tally
 from vgpu_sim.worker.observing.counting import SLOTS, counted
-from vgpu_sim.worker.observing.scaling import Tally
 
 H100 = chip_of("h100-80gb")
 BASE = 0x2000_0000_0000

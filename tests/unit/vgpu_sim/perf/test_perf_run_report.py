@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from vgpu_sim.cli.perf.run_report import Heard, Report, document_of, lines, page_of, report_of
-from vgpu_sim.hal.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
+from vgpu_sim.hal.observe.modelled import ModelledLaunches, ModelledOrder, ModelledSummary
 from vgpu_sim.perf.kernels import Counts, chip_of
 
 H100 = chip_of("h100-80gb")

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vgpu_sim.worker.modelling.watch import Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers, conflicts_of, sectors_of, wavefronts_of
-from vgpu_sim.worker.observing.watch import Watch, slots_and_places
 
 BASE = 0x2000_0000_0000
 

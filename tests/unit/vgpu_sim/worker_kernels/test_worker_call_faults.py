@@ -8,8 +8,8 @@ import pytest
 from support.processes.worker_client import Zygote, running_client
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.lower.stack import program
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
 
 _SOURCE = """.version 8.0
 .target sm_80

@@ -6,8 +6,8 @@ import struct
 import pytest
 
 from vgpu_sim.compiler import compile_ptx
-from vgpu_sim.hal.abi import MESSAGE_BYTES, PTX_TEXT_BYTES, FaultKind
-from vgpu_sim.hal.ports import FaultedLaunch, FaultSite, NativeFault
+from vgpu_sim.hal.compute.abi import MESSAGE_BYTES, PTX_TEXT_BYTES, FaultKind
+from vgpu_sim.hal.compute.ports import FaultedLaunch, FaultSite, NativeFault
 from vgpu_sim.isa import EFFECTS
 from vgpu_sim.worker.backends import jit_threads
 from vgpu_sim.worker.faults import fault_detail, source_places

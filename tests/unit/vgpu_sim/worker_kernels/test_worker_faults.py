@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from support.processes.worker_client import MIB, Client, Zygote, running_client
-from vgpu_sim.hal import abi
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute import abi
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
 
 VECADD = (Path(__file__).parents[4] / "examples/vecadd.ptx").read_bytes()
 LOAD_LINES = [i for i, line in enumerate(VECADD.splitlines(), 1) if b"ld.global" in line]

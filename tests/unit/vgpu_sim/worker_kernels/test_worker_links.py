@@ -7,7 +7,7 @@ import pytest
 
 from support.processes.worker_client import Client, running_client, running_zygote
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import LinkFlag, MessageType
 
 

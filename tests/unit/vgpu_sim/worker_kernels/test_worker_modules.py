@@ -12,8 +12,8 @@ from support.kernels import ptx_kernels
 from support.processes.worker_client import Client, Zygote, running_client
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.address_map import MODULE_BYTES_PER_CONTEXT, MODULE_OFFSET
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.address_map import MODULE_BYTES_PER_CONTEXT, MODULE_OFFSET
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind, MessageType
 from vgpu_sim.isa import container
 

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 import pytest
 
 from vgpu_sim.exec.interp import BufferMemory
-from vgpu_sim.hal import abi, address_map
-from vgpu_sim.hal.modelled import MOST_ROWS, ModelledSummary
+from vgpu_sim.hal.compute import abi, address_map
+from vgpu_sim.hal.observe.modelled import MOST_ROWS, ModelledSummary
 from vgpu_sim.perf.kernels import chip_of
 from vgpu_sim.perf.kernels.copies import Way, copy_us
-from vgpu_sim.worker.observing import observer
-from vgpu_sim.worker.observing.costs import Begun, Cost
-from vgpu_sim.worker.observing.observer import Observer
-from vgpu_sim.worker.observing.rehearsal import peers
+from vgpu_sim.worker.modelling import observer
+from vgpu_sim.worker.modelling.costs import Begun, Cost
+from vgpu_sim.worker.modelling.observer import Observer
+from vgpu_sim.worker.modelling.rehearsal import peers
 
 BOARD = "h100-80gb"
 SIZE = 1 << 28

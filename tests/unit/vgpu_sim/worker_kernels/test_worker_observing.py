@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vgpu_sim.worker.observing import sampler, touched
+from vgpu_sim.worker.modelling import sampler, touched
 
 
 def room(warps: int, registers: int = 1, shared_bytes: int = 0) -> int:

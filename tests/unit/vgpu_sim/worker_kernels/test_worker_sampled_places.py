@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vgpu_sim.worker.observing import sampler, touched
+from vgpu_sim.worker.modelling import sampler, touched
 
 Grid = tuple[int, int, int]
 

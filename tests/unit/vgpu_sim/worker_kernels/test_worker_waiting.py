@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from support.processes.worker_client import Client, Memory, Zygote, running_client
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
 
 _BACKENDS = ["interp", "jit"]
 _GRID, _THREADS = 12, 64

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.worker import channel as channel_module
 from vgpu_sim.worker.channel import Channel
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.hal.compute.ports import EmitError
 from vgpu_sim.worker.compiling import server
 from vgpu_sim.worker.compiling.compile_helper import CompileHelper
 

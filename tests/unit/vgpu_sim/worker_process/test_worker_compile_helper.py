@@ -14,9 +14,9 @@ import pytest
 
 from support.kernels import ptx_kernels
 from support.processes.worker_client import Client, Zygote, running_client, running_zygote
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.system import processes
 from vgpu_sim.worker.compiling import children
 

@@ -17,10 +17,10 @@ from support.processes.worker_client import (
     Zygote,
     running_client,
 )
-from vgpu_sim.hal import spawn
-from vgpu_sim.hal.abi import FaultKind, Opcode
-from vgpu_sim.hal.address_map import APERTURE_BASES
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.abi import FaultKind, Opcode
+from vgpu_sim.hal.compute.address_map import APERTURE_BASES
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind
 
 VECADD = (Path(__file__).parents[4] / "examples/vecadd.ptx").read_bytes()

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from vgpu_sim.hal import messages, spawn
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.compute import spawn
+from vgpu_sim.hal.compute.address_map import (
     CHUNK_ALIGN_BYTES as CHUNK,
     DEVICE_BYTES,
     DEVICE_OFFSET,
@@ -22,7 +23,7 @@ from vgpu_sim.hal.address_map import (
     MODULE_BYTES_PER_CONTEXT,
     MODULE_OFFSET,
 )
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind, MessageType
 from vgpu_sim.worker import chunks as chunks_module, segments as segments_module, wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError

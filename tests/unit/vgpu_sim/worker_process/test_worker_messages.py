@@ -12,8 +12,8 @@ import pytest
 
 from support.processes.worker_client import MIB, Client, Zygote, running_client
 from vgpu_sim.hal import messages
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.address_map import (
     CHUNK_ALIGN_BYTES,
     DEVICE_BYTES,
     DEVICE_OFFSET,
@@ -21,7 +21,7 @@ from vgpu_sim.hal.address_map import (
     HOST_OFFSET,
     MODULE_OFFSET,
 )
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind, MessageType
 
 CHUNK = CHUNK_ALIGN_BYTES

@@ -126,7 +126,7 @@ def test_without_a_sandbox_nothing_is_claimed(outside: Path) -> None:
 
 WITHOUT = """
 import json, sys
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.worker import sandbox
 from vgpu_sim.worker.sandbox import landlock, namespaces, seccomp
 def refuse(*_, **__):

@@ -3,7 +3,7 @@
 import pytest
 
 from vgpu_sim.gpud.contexts.worker_channel import MAX_MESSAGE_BYTES
-from vgpu_sim.hal import spawn
+from vgpu_sim.hal.compute import spawn
 from vgpu_sim.worker import usage as usage_module
 from vgpu_sim.worker.usage import KERNELS_PER_MESSAGE, Timed, Usage
 

@@ -15,8 +15,8 @@ import pytest
 
 from support.processes.worker_client import Zygote, running_client, running_zygote, worker_config
 from vgpu_sim import zygote as zygote_module
-from vgpu_sim.hal import address_map, spawn
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute import address_map, spawn
+from vgpu_sim.hal.compute.cuda import CudaError
 
 VECADD = (Path(__file__).parents[4] / "examples/vecadd.ptx").read_bytes()
 

@@ -1,4 +1,4 @@
-/* One request to gpud (vgpu_sim/hal/management.py) and its answer. */
+/* One request to gpud (vgpu_sim/hal/management/nvml.py) and its answer. */
 #ifndef TSR_REPORT_H
 #define TSR_REPORT_H
 

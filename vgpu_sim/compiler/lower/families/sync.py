@@ -7,7 +7,7 @@ from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.symbols.findings import Invalid
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK, WARP_THREADS
+from vgpu_sim.hal.compute.limits import MAX_THREADS_PER_BLOCK, WARP_THREADS
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Reduction, Register
 from vgpu_sim.isa.families.sync import BARRIERS
 

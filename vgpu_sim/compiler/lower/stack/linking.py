@@ -10,7 +10,7 @@ from vgpu_sim.compiler.lower.stack.saves import expand_saves
 from vgpu_sim.compiler.lower.stack.stack import ALIGNMENT_BYTES, STACK_SYMBOL
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.frames import MAX_STACK_ALIGNMENT_BYTES, Frame, LocalVariable
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import DataType, Instruction, Literal, Op, Register, Symbol
 
 _LONGEST_VECTOR_BYTES = 128

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from vgpu_sim.compiler.lower.symbols.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD
 from vgpu_sim.isa import Register, Symbol
 
 MAX_STACK_ALIGNMENT_BYTES = 128  # elsewhere any will do: local memory begins at address 0

@@ -12,7 +12,7 @@ from vgpu_sim.compiler.lower.symbols import names
 from vgpu_sim.compiler.lower.symbols.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.symbols.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.hal.limits import MAX_SHARED_BYTES_PER_BLOCK
+from vgpu_sim.hal.compute.limits import MAX_SHARED_BYTES_PER_BLOCK
 
 
 @dataclass(frozen=True, slots=True)

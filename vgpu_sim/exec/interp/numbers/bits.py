@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 WARP_LANES = limits.WARP_THREADS
 

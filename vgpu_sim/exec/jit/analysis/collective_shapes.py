@@ -6,7 +6,7 @@ A group holds whole warps, or is one lane.
 from vgpu_sim.exec.jit.analysis.shuffle_lanes import shuffle_source
 from vgpu_sim.exec.jit.ir.ssa import Operation
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import Family, MatchMode, Op, ShuffleMode
 
 

@@ -20,7 +20,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     sources_of,
 )
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import Family, Op
 
 _BY_LANE = frozenset(

@@ -7,7 +7,7 @@ putting strips together costs nothing where they fill registers.
 from collections.abc import Iterable, Sequence
 
 from vgpu_sim.exec.jit.text.writer import Text
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 
 LANES = range(WARP_THREADS)
 _HALF = WARP_THREADS // 2

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from vgpu_sim.exec.jit.text.writer import Text, Touched
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 
 _NAME: Final = re.compile(r"%[\w.]+")
 _DEFINED: Final = re.compile(r"  (%[\w.]+) = (.*)")

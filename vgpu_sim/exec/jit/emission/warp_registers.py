@@ -11,7 +11,7 @@ from vgpu_sim.exec.jit.ir.ssa import Source, Value
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import BITS, Text
 from vgpu_sim.exec.jit.values.environment import Form
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, ShuffleMode
 from vgpu_sim.isa.types import VoteMode
 

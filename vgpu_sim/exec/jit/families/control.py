@@ -8,7 +8,7 @@ from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_STATUS, THREAD_STOP, THREAD_TRAP_WORD
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.isa import Op, TrapCause
 from vgpu_sim.isa.families.control import MAX_REST_NS
 

@@ -37,7 +37,7 @@ from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.exec.jit.values.environment import Form
 from vgpu_sim.exec.jit.values.launch import THREAD_COLLECT
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Op
 from vgpu_sim.isa.rules import matrix_registers
 

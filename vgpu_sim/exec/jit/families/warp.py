@@ -24,8 +24,8 @@ from vgpu_sim.exec.jit.values.launch import (
     THREAD_TRAP_WORD,
     WRONG_MEMBERS,
 )
-from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import DataType, Instruction, Literal, MatchMode, Op, Reduction
 
 _FULL: Final = 0xFFFF_FFFF

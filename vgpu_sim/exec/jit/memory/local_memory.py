@@ -20,12 +20,12 @@ from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text, integer
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.exec.jit.values.launch import CONTEXT_LOCAL_BYTES, THREAD_LOCAL_BASE, EntryArguments
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal.compute.address_map import (
     LOCAL_MISALIGNED_OFFSET_BYTES,
     LOCAL_OUTSIDE_OFFSET_BYTES,
     LOCAL_REACH_BYTES,
 )
-from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import MAX_LOCAL_BYTES_PER_THREAD
 
 WORD_BYTES: Final = 4
 _WORDS_MASK: Final = MAX_LOCAL_BYTES_PER_THREAD - WORD_BYTES

@@ -21,7 +21,7 @@ from vgpu_sim.exec.jit.objects.word_table import WordTable
 from vgpu_sim.exec.jit.planning import choose, forms, tiers
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import stops
-from vgpu_sim.hal import abi
+from vgpu_sim.hal.compute import abi
 from vgpu_sim.isa import Function, Module, container, extract, verify
 
 # What is left to try where another plan's code was refused.

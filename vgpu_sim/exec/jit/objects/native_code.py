@@ -27,7 +27,7 @@ class NativeCode:
 
     ``symbol`` is the entry's name in it. The entry stands where the code section, ``code_bytes``
     long, begins. ``words`` is a packed ``lines.WordTable``. How the entry is called say ``groups``,
-    ``stack_bytes``, ``counts`` and ``polls`` (see ``hal.ports.NativeEntry``).
+    ``stack_bytes``, ``counts`` and ``polls`` (see ``hal.compute.ports.NativeEntry``).
 
     Raises (from its constructor):
         ValueError: for more stack than a worker provides.

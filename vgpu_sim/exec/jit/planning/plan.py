@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 Block = tuple[int, int, int]
 

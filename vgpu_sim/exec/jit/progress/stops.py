@@ -15,7 +15,7 @@ from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.progress import lockstep, polling_loops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding, legal_geometries
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
 from vgpu_sim.isa.families.sync import BARRIERS
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
-from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.hal.compute.limits import WARP_THREADS
 
 MAX_WIDTH = 16
 MAX_STRIPS = 16

@@ -1,7 +1,8 @@
 """What generated code reads from its caller, and the values that are the same for a whole launch.
 
-The layouts of ``hal.abi.LaunchContext`` and ``ThreadState`` are the binary interface between object
-code and the native runtime; the key of cached objects knows them (``compiler.content_key``).
+The layouts of ``hal.compute.abi.LaunchContext`` and ``ThreadState`` are the binary interface
+between object code and the native runtime; the key of cached objects knows them
+(``compiler.content_key``).
 """
 
 from collections.abc import Callable
@@ -9,8 +10,8 @@ from typing import Final
 
 from vgpu_sim.exec.jit.numbers.provenance import SEGMENT
 from vgpu_sim.exec.jit.text.writer import Text
-from vgpu_sim.hal import abi
-from vgpu_sim.hal.address_map import (
+from vgpu_sim.hal.compute import abi
+from vgpu_sim.hal.compute.address_map import (
     GPU_WINDOW_BYTES,
     LOCAL_OFFSET,
     MISALIGNED_OFFSET_BYTES,

@@ -32,14 +32,15 @@ drops its privileges, then answers the client's HELLO on the client socket. Its 
 - worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
   "busy_ns": b, "running_kernel": name, "running_since_ns": t, ...}`` in every second in which
   something ran, and at the end; ``busy_ns`` counts the kernel that runs too, whose name is empty
-  for none; further fields are those of ``hal.admin.Counters``, by their names, but for its
-  ``busy_ns``, which is ``computed_ns``: what ``busy_ns`` is here without compiling;
+  for none; further fields are those of ``hal.management.admin.Counters``, by their names, but for
+  its ``busy_ns``, which is ``computed_ns``: what ``busy_ns`` is here without compiling;
 - worker -> gpud: ``{"type": "usage", "kernels": [[name, launches, ns], ...], ...}`` at the end, in
   parts and only if ``report_usage`` is set: what each kernel took, and in the first part what was
   compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns, provisional, improved,
   swapped``);
 - worker -> gpud: ``{"type": "modelled", "launches": {...}}`` or ``{"type": "modelled", "summary":
-  {...}}`` (``hal.modelled``) at the end, where the clock is modelled and ``report_usage`` is set;
+  {...}}`` (``hal.observe.modelled``) at the end, where the clock is modelled and ``report_usage``
+  is set;
 - gpud -> worker: ``{"type": "fence", "reason": text, "error": e}``: the worker ends its context;
   ``e`` 0: the slice was taken away (FENCED), else the GPU failed (DEVICE) with this CUresult;
 - gpud -> worker, first: ``{"type": "reconnect"}`` with a descriptor: a bound datagram socket, on
@@ -60,7 +61,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
 
 from facts.document import DEFAULT_FACTS, GpuFacts
-from vgpu_sim.hal import limits
+from vgpu_sim.hal.compute import limits
 
 FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
 REFUSED_STATUS: Final = 71  # there is no context: the client was told why
@@ -83,8 +84,9 @@ class WorkerConfig:
     ``sandbox`` false: no walls at all, for tests.
     ``sm_limits``: of a multiprocessor, threads, blocks, bytes of shared memory, and bytes of it
     that each block takes beside its own: only metrics depend on them.
-    ``clock`` is one of ``hal.modelled.CLOCKS``: with "modelled" timestamps are what they would be
-    on ``board`` with this (part, whole) of its memory, in the topology that its ``facts`` name.
+    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: with "modelled" timestamps are what they
+    would be on ``board`` with this (part, whole) of its memory, in the topology that its ``facts``
+    name.
     ``weak_sandbox``: serve even where they are not enough (``is_confined``).
     """
 

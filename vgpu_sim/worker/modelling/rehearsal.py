@@ -4,18 +4,18 @@ import struct
 from itertools import permutations
 
 from vgpu_sim.exec.interp import BufferMemory
-from vgpu_sim.hal.abi import FaultKind
-from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.ports import Launch
-from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hal.compute.abi import FaultKind
+from vgpu_sim.hal.compute.cuda import CudaError
+from vgpu_sim.hal.compute.ports import Launch
+from vgpu_sim.hal.compute.spawn import WorkerConfig
 from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.kernels import chip_of, estimate
 from vgpu_sim.perf.topology import topology_named
 from vgpu_sim.perf.topology.routes import Routes
 from vgpu_sim.perf.topology.transfers import payload
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
-from vgpu_sim.worker.observing.observer import Observer
-from vgpu_sim.worker.observing.sampler import Place, predict_counts
+from vgpu_sim.worker.modelling.observer import Observer
+from vgpu_sim.worker.modelling.sampler import Place, predict_counts
 from vgpu_sim.worker.runtime.binding import NativeRuntime
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
 

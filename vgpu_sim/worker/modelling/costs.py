@@ -10,16 +10,16 @@ import numpy as np
 
 from vgpu_sim.exec.errors import BadAddress, ExecutionError
 from vgpu_sim.exec.interp import Memory
-from vgpu_sim.hal.ports import Launch
+from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.isa import Module, container
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, estimate
+from vgpu_sim.worker.modelling.sampler import Place, sample
+from vgpu_sim.worker.modelling.scaling import Sample, Tally, counts_of, later_blocks
+from vgpu_sim.worker.modelling.watch import MOST_WORDS, PROBE_WORDS
 from vgpu_sim.worker.observing import arguments
 from vgpu_sim.worker.observing.counting import Plan, counted
 from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
-from vgpu_sim.worker.observing.sampler import Place, sample
-from vgpu_sim.worker.observing.scaling import Sample, Tally, counts_of, later_blocks
-from vgpu_sim.worker.observing.watch import MOST_WORDS, PROBE_WORDS
 
 _MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
 _MOST_COSTS: Final = 256

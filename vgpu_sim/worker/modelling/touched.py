@@ -17,8 +17,8 @@ import numpy as np
 from vgpu_sim.exec.errors import Block
 from vgpu_sim.perf.kernels import footprint
 from vgpu_sim.perf.kernels.chip import SECTOR
+from vgpu_sim.worker.modelling.watch import Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
-from vgpu_sim.worker.observing.watch import Watch, slots_and_places
 
 _MOST_RUNS: Final = 1 << 20  # of which a union is taken
 _EVEN: Final = (

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hin
 
 from facts.document import DEFAULT_FACTS, GpuFacts
 from facts.fields import FactsError
-from vgpu_sim.hal.modelled import WALL
+from vgpu_sim.hal.observe.modelled import WALL
 
 PROTOCOL: Final = 7
 
@@ -34,7 +34,8 @@ class Isolation:
 class Sandbox:
     """The walls that workers stand behind on this node, by name; empty until they are known.
 
-    ``weak_allowed``: contexts start even where those are not enough (``hal.spawn.is_confined``).
+    ``weak_allowed``: contexts start even where those are not enough
+    (``hal.compute.spawn.is_confined``).
     """
 
     walls: dict[str, bool]
@@ -296,7 +297,8 @@ class Gpu:
 class Inventory:
     """One consistent picture of a node.
 
-    ``clock`` is one of ``hal.modelled.CLOCKS``: what the events of programs on this node measure.
+    ``clock`` is one of ``hal.observe.modelled.CLOCKS``: what the events of programs on this node
+    measure.
     """
 
     version: str

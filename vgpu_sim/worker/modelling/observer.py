@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from vgpu_sim.exec.interp import Memory
-from vgpu_sim.hal import abi, address_map
-from vgpu_sim.hal.modelled import (
+from vgpu_sim.hal.compute import abi, address_map
+from vgpu_sim.hal.compute.ports import Launch
+from vgpu_sim.hal.observe.modelled import (
     LISTED_IN_PART,
     MOST_PARTS,
     MOST_ROWS,
@@ -19,13 +20,12 @@ from vgpu_sim.hal.modelled import (
     ModelledOrder,
     ModelledSummary,
 )
-from vgpu_sim.hal.ports import Launch
 from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline, Wait
+from vgpu_sim.worker.modelling.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.modules.images import Image
-from vgpu_sim.worker.observing.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.observing.counting import counted
 
 _PATIENCE: Final = 5.0  # seconds for which a launch waits for another of its kernel
@@ -231,7 +231,7 @@ class Observer:
         return None
 
     def report(self) -> Iterator[dict[str, Any]]:
-        """Yield what happened, as plain values of ``hal.modelled``: launches, then the rest."""
+        """Yield the values of ``hal.observe.modelled``: launches, then the rest."""
         with self._lock:
             rows = sorted(self._rows.items(), key=lambda one: -one[1].us)[:MOST_ROWS]
             for (name, grid, block, text, cost), row in rows:

@@ -11,16 +11,16 @@ from vgpu_sim.exec.errors import Block
 from vgpu_sim.exec.interp import Memory
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
-from vgpu_sim.hal.ports import Launch
+from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.isa import Function, Module
 from vgpu_sim.perf.kernels import footprint
 from vgpu_sim.perf.kernels.chip import WARP, Chip
 from vgpu_sim.perf.kernels.counts import Counts
+from vgpu_sim.worker.modelling.scaling import Sample, Shape, Tally, counts_of
+from vgpu_sim.worker.modelling.watch import MOST_WORDS, SampleEnded, Watch
 from vgpu_sim.worker.observing.counting import Plan
 from vgpu_sim.worker.observing.dependence import dependence_of
 from vgpu_sim.worker.observing.overlay import Overlay, OverlayFull
-from vgpu_sim.worker.observing.scaling import Sample, Shape, Tally, counts_of
-from vgpu_sim.worker.observing.watch import MOST_WORDS, SampleEnded, Watch
 
 _MOST_BLOCKS: Final = 16
 _MOST_LANES: Final = 1 << 14

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NewType, Protocol, runtime_checkable
 
-from vgpu_sim.hal.limits import STACK_BYTES_PER_THREAD
+from vgpu_sim.hal.compute.limits import STACK_BYTES_PER_THREAD
 
 ProgramHandle = NewType("ProgramHandle", int)
 

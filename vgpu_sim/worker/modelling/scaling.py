@@ -15,10 +15,10 @@ from vgpu_sim.perf.kernels.counts import Counts
 from vgpu_sim.perf.kernels.occupancy import occupancy_of
 from vgpu_sim.perf.kernels.pipes import Pipe, flop_of, tensor_type, work_of
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, alone
-from vgpu_sim.worker.observing import touched
+from vgpu_sim.worker.modelling import touched
+from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
-from vgpu_sim.worker.observing.watch import Amounts, Watch, slots_and_places
 
 _LATER_BLOCKS: Final = 4
 _MOST_OF_SUM: Final = 64  # blocks that add to one sum: as many as are sampled together, or more

@@ -1,0 +1,1 @@
+"""Contract of programs: memory, rings, launches, backends, and how workers are started."""

@@ -1,0 +1,1 @@
+"""Contract of administrators: gpud's inventory, and what NVML requests."""

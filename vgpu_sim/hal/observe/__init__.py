@@ -1,0 +1,1 @@
+"""Contract of observers: records of what a context does."""
