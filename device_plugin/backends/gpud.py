@@ -8,7 +8,7 @@ from device_plugin.backends.administration import Administration
 from device_plugin.errors import GpudError, GpudUnreachable
 from device_plugin.inventory import model
 from mig.errors import MigError
-from vgpu_sim.hal.management.admin import DocumentError
+from vgpu_sim.hal.management.documents import DocumentError
 
 
 class Gpud(Administration):

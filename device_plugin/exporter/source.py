@@ -7,7 +7,8 @@ from pathlib import Path
 
 from device_plugin.backends.administration import Administration
 from device_plugin.errors import AgentError, GpudError, GpudUnreachable
-from vgpu_sim.hal.management.admin import DocumentError, Inventory
+from vgpu_sim.hal.management.admin import Inventory
+from vgpu_sim.hal.management.documents import DocumentError
 
 FRESH_S = 1.0  # gpud's sample period: asking more often finds nothing new
 

@@ -185,7 +185,7 @@ def parse(document: dict[str, Any]) -> Inventory:
     """Read the result of gpud's ``inventory``.
 
     Raises:
-        admin.DocumentError, mig.errors.MigError: when gpud and this agent do not fit together.
+        documents.DocumentError, mig.errors.MigError: when gpud and this agent do not fit together.
     """
     node = admin.Inventory.from_json(document)
     return Inventory(

@@ -15,7 +15,7 @@ from vgpu_sim.cli.clients.run_dirs import PREFIX
 from vgpu_sim.gpud.admin.injection import MAX_DURATION_MS
 from vgpu_sim.gpud.faults.classes import XIDS
 from vgpu_sim.hal.management import admin
-from vgpu_sim.hal.management.admin import DocumentError
+from vgpu_sim.hal.management.documents import DocumentError
 
 EXIT_REFUSED = 1
 EXIT_NO_DRIVER = 9  # as nvidia-smi

@@ -22,6 +22,7 @@ from vgpu_sim.gpud.admin import parameters
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.journal import NodeState
 from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.documents import DocumentError
 from vgpu_sim.system.admin_socket.errors import InvalidRequest
 
 ROOT = Path(__file__).parents[3]
@@ -158,7 +159,7 @@ def test_a_fact_of_a_later_version_is_refused_by_its_name_at_every_door() -> Non
     for name in ("tomorrow", "facts"):
         inventory = reported(DEFAULT_FACTS)
         inventory["gpus"][0][name] = {}
-        with pytest.raises(admin.DocumentError, match=name):
+        with pytest.raises(DocumentError, match=name):
             admin.Inventory.from_json(inventory)
 
 
@@ -174,5 +175,5 @@ def test_a_fact_that_cannot_be_is_refused_by_its_name_at_every_door(value: objec
         journal.decode({"version": 1, "budget_bytes": 0, "gpus": [row], "instances": []})
     inventory = reported(DEFAULT_FACTS)
     inventory["gpus"][0]["topology"] = value
-    with pytest.raises(admin.DocumentError, match=r"^inventory\.gpus\[0\]\.topology "):
+    with pytest.raises(DocumentError, match=r"^inventory\.gpus\[0\]\.topology "):
         admin.Inventory.from_json(inventory)

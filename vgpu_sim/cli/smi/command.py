@@ -13,7 +13,7 @@ from vgpu_sim import config
 from vgpu_sim.cli.clients.slices import NotAnswered
 from vgpu_sim.cli.smi import view
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
-from vgpu_sim.hal.management.admin import DocumentError
+from vgpu_sim.hal.management.documents import DocumentError
 from vgpu_sim.hal.observe.modelled import MODELLED
 
 # The statuses of nvidia-smi for the same two cases.

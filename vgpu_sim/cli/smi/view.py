@@ -125,7 +125,7 @@ def from_gpud(run_dir: Path) -> NodeView:
 
     Raises:
         OSError: it cannot be reached or used.
-        admin.DocumentError: gpud is of another version.
+        documents.DocumentError: gpud is of another version.
     """
     with AdminClient(run_dir, timeout_seconds=5.0) as client:
         inventory = client.inventory()

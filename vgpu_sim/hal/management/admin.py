@@ -1,25 +1,17 @@
 """The ``inventory`` document of gpud's administration socket: one type for writer and readers.
 
-``docs/gpud-admin.md`` explains the fields. Reading is strict: what is missing, unknown or of
-another type is an error that names where, so that a gpud and an agent that do not fit together say
-so at once. PROTOCOL changes whenever a field does.
+``docs/gpud-admin.md`` explains the fields. Reading is strict (``hal.management.documents``):
+a gpud and an agent that do not fit together fail at once. PROTOCOL changes whenever a field does.
 """
 
-import types
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from functools import cache
-from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
 
 from facts.document import DEFAULT_FACTS, GpuFacts
-from facts.fields import FactsError
+from vgpu_sim.hal.management.documents import AMONG_OTHERS, DocumentError, read
 from vgpu_sim.hal.observe.modelled import WALL
 
 PROTOCOL: Final = 7
-
-
-class DocumentError(ValueError):
-    """A document that is no inventory of this protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +282,7 @@ class Gpu:
     xids: tuple[Xid, ...] = ()
     ecc: Ecc = Ecc()
     faults: tuple[Fault, ...] = ()
-    facts: GpuFacts = DEFAULT_FACTS
+    facts: GpuFacts = field(default=DEFAULT_FACTS, metadata=AMONG_OTHERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,63 +322,4 @@ class Inventory:
         if isinstance(document, dict) and document.get("protocol") != PROTOCOL:
             found = document.get("protocol")
             raise DocumentError(f"protocol {found!r} of the inventory, {PROTOCOL} is spoken here")
-        return _read(cls, document, "inventory")
-
-
-Value = TypeVar("Value")
-
-
-def _read(kind: type[Value], document: object, where: str) -> Value:
-    if is_dataclass(kind):
-        return _read_fields(kind, document, where)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is tuple and isinstance(document, list | tuple):
-        return _read_items(arguments, document, where)  # type: ignore[return-value]
-    if origin is dict and isinstance(document, dict):
-        names = [_read(arguments[0], name, where) for name in document]
-        values = [_read(arguments[1], document[name], f"{where}.{name}") for name in document]
-        return dict(zip(names, values, strict=True))  # type: ignore[return-value]
-    if origin is types.UnionType and document is None and type(None) in arguments:
-        return None  # type: ignore[return-value]
-    if type(document) is kind or (origin is types.UnionType and type(document) in arguments):
-        return document  # type: ignore[return-value]
-    raise DocumentError(f"{where} is not {kind}")
-
-
-def _read_items(
-    kinds: tuple[Any, ...], document: list[object] | tuple[object, ...], where: str
-) -> tuple[object, ...]:
-    if kinds[-1] is Ellipsis:
-        kinds = (kinds[0],) * len(document)
-    if len(kinds) != len(document):
-        raise DocumentError(f"{where} has {len(document)} items instead of {len(kinds)}")
-    items = enumerate(zip(kinds, document, strict=True))
-    return tuple(_read(kind, item, f"{where}[{index}]") for index, (kind, item) in items)
-
-
-def _read_fields(kind: type[Value], document: object, where: str) -> Value:
-    hashable: Any = kind
-    hints = dict(_hints(hashable))
-    facts: dict[str, GpuFacts] = {}
-    if hints.get("facts") is GpuFacts and isinstance(document, dict):
-        del hints["facts"]
-        document, facts["facts"] = _without_facts(document, where)
-    if not isinstance(document, dict) or set(document) != set(hints):
-        found = sorted(document) if isinstance(document, dict) else type(document).__name__
-        raise DocumentError(f"{where} has {found}, not {sorted(hints)}")
-    read = {name: _read(hint, document[name], f"{where}.{name}") for name, hint in hints.items()}
-    return kind(**read, **facts)
-
-
-def _without_facts(document: dict[str, Any], where: str) -> tuple[dict[str, Any], GpuFacts]:
-    """Return a GPU without the facts among its fields, and these. Raises DocumentError."""
-    try:
-        return GpuFacts.split(document)
-    except FactsError as err:
-        raise DocumentError(f"{where}.{err}") from err
-
-
-@cache
-def _hints(kind: Any) -> Mapping[str, Any]:
-    hints = get_type_hints(kind)
-    return types.MappingProxyType({field.name: hints[field.name] for field in fields(kind)})
+        return read(cls, document, "inventory")

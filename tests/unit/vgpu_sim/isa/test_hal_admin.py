@@ -9,6 +9,7 @@ from cuda.bindings import driver as cuda
 
 from vgpu_sim.hal.compute.cuda import CudaError
 from vgpu_sim.hal.management import admin
+from vgpu_sim.hal.management.documents import DocumentError
 
 CONTEXT = admin.Context(
     10, 11, 12, "pod", 13, 14, 15, 16, 17, "k", 18, {"seccomp": True, "landlock": False}
@@ -102,20 +103,20 @@ def changed(path: str, value: object) -> dict[str, Any]:
     ],
 )
 def test_what_does_not_fit_is_named(path: str, value: object, where: str) -> None:
-    with pytest.raises(admin.DocumentError) as refused:
+    with pytest.raises(DocumentError) as refused:
         admin.Inventory.from_json(changed(path, value))
     assert where in str(refused.value)
 
 
 @pytest.mark.parametrize("protocol", [0, admin.PROTOCOL + 1, str(admin.PROTOCOL), None, ...])
 def test_another_protocol_is_refused_as_such(protocol: object) -> None:
-    with pytest.raises(admin.DocumentError, match=r"protocol .* is spoken here"):
+    with pytest.raises(DocumentError, match=r"protocol .* is spoken here"):
         admin.Inventory.from_json(changed("protocol", protocol))
 
 
 @pytest.mark.parametrize("other", [None, [], "text"])
 def test_what_is_no_object_is_refused(other: object) -> None:
-    with pytest.raises(admin.DocumentError):
+    with pytest.raises(DocumentError):
         admin.Inventory.from_json(other)
 
 

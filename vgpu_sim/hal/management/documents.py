@@ -1,0 +1,94 @@
+"""Read plain values into dataclasses, strictly: the types of the fields are the schema.
+
+What is missing, unknown or of another type is an error that names where. A field with the metadata
+``AMONG_OTHERS`` is a document of its own whose values stand beside those of the other fields.
+"""
+
+import types
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import Any, Final, Protocol, Self, TypeVar, get_args, get_origin, get_type_hints
+
+_AMONG_OTHERS: Final = "among_others"
+AMONG_OTHERS: Final = types.MappingProxyType({_AMONG_OTHERS: True})
+Value = TypeVar("Value")
+
+
+class DocumentError(ValueError):
+    """A document that is no inventory of this protocol."""
+
+
+class Separable(Protocol):
+    """The type of a field with ``AMONG_OTHERS``."""
+
+    @classmethod
+    def split(cls, entry: Mapping[str, Any]) -> tuple[dict[str, Any], Self]:
+        """Return an entry without this part of it, and the part. Raises ValueError."""
+
+
+def read(kind: type[Value], document: object, where: str) -> Value:
+    """Read what ``dataclasses.asdict`` returned, here or elsewhere; ``where`` is its name.
+
+    Raises:
+        DocumentError: naming the field that is missing, unknown or of another type.
+    """
+    if is_dataclass(kind):
+        return _read_fields(kind, document, where)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple and isinstance(document, list | tuple):
+        return _read_items(arguments, document, where)  # type: ignore[return-value]
+    if origin is dict and isinstance(document, dict):
+        names = [read(arguments[0], name, where) for name in document]
+        values = [read(arguments[1], document[name], f"{where}.{name}") for name in document]
+        return dict(zip(names, values, strict=True))  # type: ignore[return-value]
+    if origin is types.UnionType and document is None and type(None) in arguments:
+        return None  # type: ignore[return-value]
+    if type(document) is kind or (origin is types.UnionType and type(document) in arguments):
+        return document  # type: ignore[return-value]
+    raise DocumentError(f"{where} is not {kind}")
+
+
+def _read_items(
+    kinds: tuple[Any, ...], document: list[object] | tuple[object, ...], where: str
+) -> tuple[object, ...]:
+    if kinds[-1] is Ellipsis:
+        kinds = (kinds[0],) * len(document)
+    if len(kinds) != len(document):
+        raise DocumentError(f"{where} has {len(document)} items instead of {len(kinds)}")
+    items = enumerate(zip(kinds, document, strict=True))
+    return tuple(read(kind, item, f"{where}[{index}]") for index, (kind, item) in items)
+
+
+def _read_fields(kind: type[Value], document: object, where: str) -> Value:
+    hashable: Any = kind
+    hints, parts = _hints(hashable)
+    separated: dict[str, Separable] = {}
+    if isinstance(document, dict):
+        for name, part in parts.items():
+            document, separated[name] = _split(part, document, where)
+    if not isinstance(document, dict) or set(document) != set(hints):
+        found = sorted(document) if isinstance(document, dict) else type(document).__name__
+        raise DocumentError(f"{where} has {found}, not {sorted(hints)}")
+    own = {name: read(hint, document[name], f"{where}.{name}") for name, hint in hints.items()}
+    return kind(**own, **separated)
+
+
+def _split(
+    part: type[Separable], document: dict[str, Any], where: str
+) -> tuple[dict[str, Any], Separable]:
+    try:
+        return part.split(document)
+    except ValueError as err:
+        raise DocumentError(f"{where}.{err}") from err
+
+
+@cache
+def _hints(kind: Any) -> tuple[Mapping[str, Any], Mapping[str, type[Separable]]]:
+    """Return the types of a class's fields, and of those whose values are among the others."""
+    hints = get_type_hints(kind)
+    own: dict[str, Any] = {}
+    parts: dict[str, type[Separable]] = {}
+    for one in fields(kind):
+        (parts if one.metadata.get(_AMONG_OTHERS) else own)[one.name] = hints[one.name]
+    return types.MappingProxyType(own), types.MappingProxyType(parts)
