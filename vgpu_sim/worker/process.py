@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.compute import abi, spawn
@@ -30,13 +30,12 @@ from vgpu_sim.worker.control import Control
 from vgpu_sim.worker.launches import Launches
 from vgpu_sim.worker.modules.container_cache import ContainerCache
 from vgpu_sim.worker.modules.images import Images
+from vgpu_sim.worker.observing.observer import Observer
+from vgpu_sim.worker.observing.requests import Requests
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.runtime.binding import NativeRuntime
 from vgpu_sim.worker.segments import Segments
 from vgpu_sim.worker.usage import Usage
-
-if TYPE_CHECKING:
-    from vgpu_sim.worker.modelling.observer import Observer
 
 BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | InterpretedBackend]
 
@@ -121,8 +120,7 @@ def _set_up(
     chunks = Chunks(runtime, control.channel, config.gpu_index)
     usage = Usage()
     programs = _programs(config, prepared, _cache(config, prepared), control.channel, usage)
-    clock = _clock(config, runtime)
-    programs.clock = clock
+    observer = programs.observer = _observer(config, runtime)
     runtime.start(
         aperture_base=config.aperture_base,
         threads=config.threads,
@@ -132,7 +130,7 @@ def _set_up(
         fault_event=fault_event,
         sm_limits=config.sm_limits,
         answer=Launches(backend, programs, usage, runtime.replace_code).answer,
-        observe=clock.observe if clock is not None else None,
+        observe=Requests(config.aperture_base, observer).report if observer is not None else None,
     )
     control.channel.start(level.to_json())
 
@@ -144,13 +142,13 @@ def _set_up(
     return serve
 
 
-def _clock(config: WorkerConfig, runtime: NativeRuntime) -> "Observer | None":
-    """Make what keeps a modelled clock; None where the clock is the wall's."""
+def _observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer | None:
+    """Make what observes the context, a modelled clock; None where the clock is the wall's."""
     if config.clock != MODELLED:
         return None
     from vgpu_sim.worker.modelling import rehearsal as modelling
 
-    return modelling.observer(config, runtime)
+    return modelling.clock(config, runtime)
 
 
 def _cache(config: WorkerConfig, prepared: Prepared) -> ContainerCache:

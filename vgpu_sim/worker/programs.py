@@ -1,38 +1,23 @@
 """Loaded modules: image → container → backend, kernels made known to the native runtime."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic_ns
-from typing import Any, Protocol
+from typing import Any
 
 from vgpu_sim.hal.compute.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.worker.chunks import OutOfBudgetError
 from vgpu_sim.worker.modules import module_table
 from vgpu_sim.worker.modules.images import MAX_LOG_BYTES, Image, Images
 from vgpu_sim.worker.modules.module_summary import FunctionSummary
+from vgpu_sim.worker.observing.observer import Observer
 from vgpu_sim.worker.runtime.binding import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.worker.segments import Segment, Segments
 from vgpu_sim.worker.usage import Timed, Usage
 
 # A module's handle, its table and the log of what is refused.
 Loaded = tuple[int, bytes, str]
-
-
-class Clock(Protocol):
-    """What keeps a modelled clock (``worker.modelling.observer``), and so must know kernels."""
-
-    def counted(self, image: Image) -> Image:
-        """Return the module to load in the place of another: its launches count what they run."""
-
-    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
-        """Take note of a module's kernels, by name, with its container."""
-
-    def unloaded(self, kernels: Sequence[int]) -> None:
-        """Forget kernels."""
-
-    def report(self) -> Iterator[dict[str, Any]]:
-        """Yield what happened (``hal.observe.modelled``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +66,12 @@ class Programs:
         self._live: dict[int, _Program] = {}
         self._sites: dict[int, KernelSite] = {}
         self._modules_loaded = 0
-        self.clock: Clock | None = None
+        self.observer: Observer | None = None
 
     def modelled(self) -> Iterator[dict[str, Any]]:
-        """Yield what a modelled clock has seen; nothing where the clock is the wall's."""
-        if self.clock is not None:
-            yield from self.clock.report()
+        """Yield what a modelled clock has recorded; nothing where the clock is the wall's."""
+        if self.observer is not None:
+            yield from self.observer.report()
 
     def load(self, data: bytes) -> Loaded:
         """Load an image; return the module's handle, its table and the log of what is refused.
@@ -121,7 +106,7 @@ class Programs:
         return self._usage.modules.measure(lambda: self._place(image))
 
     def _place(self, image: Image) -> Loaded:
-        running = image if self.clock is None else self.clock.counted(image)
+        running = image if self.observer is None else self.observer.counted(image)
         segment = self._segments.create(running)
         base = self._aperture_base + segment.offset
         kernels: dict[str, KernelHandle] = {}
@@ -133,8 +118,8 @@ class Programs:
             for function in image.summary.functions:
                 kernels[function.name] = self._add_kernel(handle, function, base)
             undo.pop_all()
-        if self.clock is not None:
-            self.clock.loaded(kernels, image.container, base)
+        if self.observer is not None:
+            self.observer.loaded(kernels, image.container, base)
         self._modules_loaded += 1
         self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
         log = image.summary.log(MAX_LOG_BYTES)
@@ -150,8 +135,8 @@ class Programs:
             KeyError: when there is no such module.
         """
         program = self._live.pop(module)
-        if self.clock is not None:
-            self.clock.unloaded(program.kernels)
+        if self.observer is not None:
+            self.observer.unloaded(program.kernels)
         for kernel in program.kernels:
             self._runtime.remove_kernel(kernel)
         for kernel in program.kernels:

@@ -14,7 +14,7 @@ from vgpu_sim.perf.topology import topology_named
 from vgpu_sim.perf.topology.routes import Routes
 from vgpu_sim.perf.topology.transfers import payload
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
-from vgpu_sim.worker.modelling.observer import Observer
+from vgpu_sim.worker.modelling.clock import ModelledClock
 from vgpu_sim.worker.modelling.sampler import Place, predict_counts
 from vgpu_sim.worker.runtime.binding import NativeRuntime
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
@@ -38,9 +38,9 @@ def rehearse(config: WorkerConfig) -> None:
     estimate(chip, counts)
 
 
-def observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer:
-    """Make what keeps a context's modelled clock, behind the walls."""
-    return Observer(
+def clock(config: WorkerConfig, runtime: NativeRuntime) -> ModelledClock:
+    """Make a context's modelled clock, behind the walls."""
+    return ModelledClock(
         chip_of(config.board, config.multiprocessors, config.memory_share),
         config.aperture_base,
         lambda: ApertureMemory(runtime.regions()),

@@ -1,4 +1,5 @@
-"""What a modelled clock needs of a program: what its kernels do, and in which order.
+"""Observe a context: records of its requests, counts of its launches, accesses of its blocks.
 
-Only a worker whose clock is modelled imports this: it needs numpy.
+Knows neither the clock nor a model: ``worker.modelling`` is one observer. ``observer`` and
+``requests`` are parts of every worker; the rest needs numpy.
 """

@@ -10,34 +10,36 @@ from vgpu_sim.hal.compute import abi, address_map
 from vgpu_sim.hal.observe.modelled import MOST_ROWS, ModelledSummary
 from vgpu_sim.perf.kernels import chip_of
 from vgpu_sim.perf.kernels.copies import Way, copy_us
-from vgpu_sim.worker.modelling import observer
+from vgpu_sim.worker.modelling import clock as modelled_clock
+from vgpu_sim.worker.modelling.clock import ModelledClock
 from vgpu_sim.worker.modelling.costs import Begun, Cost
-from vgpu_sim.worker.modelling.observer import Observer
 from vgpu_sim.worker.modelling.rehearsal import peers
+from vgpu_sim.worker.observing.requests import Requests
 
 BOARD = "h100-80gb"
 SIZE = 1 << 28
 
 
 class ObservedCopies:
-    """An observer that no worker has, and what it hears."""
+    """A modelled clock without a worker, and requests that it gets."""
 
     def __init__(self, topology: str) -> None:
         self.failures: list[str] = []
-        self.observer = Observer(
+        self.clock = ModelledClock(
             chip_of(BOARD),
             address_map.APERTURE_BASES[0],
             lambda: BufferMemory(0, bytearray()),
             self.failures.append,
             peers(BOARD, topology),
         )
+        self.requests = Requests(address_map.APERTURE_BASES[0], self.clock)
         self._value = 0
 
     def reached(self, slot: abi.Slot) -> float:
         """Return when a request of stream 0 is reached, us."""
         self._value += 1
         slot.value = self._value
-        return self.observer.observe(0, slot, 0) / 1e3
+        return self.requests.report(0, slot, 0) / 1e3
 
     def copied(self, source: int, target: int) -> float:
         """Return the microseconds of a copy from one GPU's memory to another's."""
@@ -48,7 +50,7 @@ class ObservedCopies:
 
     def ways(self) -> set[str]:
         """Return which ways the copies of the report went."""
-        *_, last = self.observer.report()
+        *_, last = self.clock.report()
         told = json.loads(json.dumps(last["summary"]))
         return {one.way for one in ModelledSummary.checked(told).copies}
 
@@ -87,19 +89,19 @@ def test_a_client_that_tells_of_a_gpu_that_is_not_there_gets_the_data_sheets_lin
 
 
 def test_kinds_of_launches_are_bounded_and_all_are_counted() -> None:
-    clock, launches = ObservedCopies("dgx-h100"), 3 * observer._MOST_KINDS
+    clock, launches = ObservedCopies("dgx-h100"), 3 * modelled_clock._MOST_KINDS
     times = iter(range(launches))
-    clock.observer._costs = SimpleNamespace(
+    clock.clock._costs = SimpleNamespace(
         begin=lambda handle, launch, alone: Begun(None, launch, alone=alone),
         end=lambda begun: Cost(float(next(times)), 1.0, None, ""),
     )
     slot = abi.Slot(opcode=abi.Opcode.LAUNCH)
     for slot.value in range(1, launches + 1):
-        clock.observer.observe(0, slot, 0)
-        clock.observer.observe(0, slot, 0, ended=True)
+        clock.requests.report(0, slot, 0)
+        clock.requests.report(0, slot, 0, ended=True)
     assert not clock.failures
-    assert len(clock.observer._rows) <= observer._MOST_KINDS
-    told = list(clock.observer.report())
+    assert len(clock.clock._rows) <= modelled_clock._MOST_KINDS
+    told = list(clock.clock.report())
     listed = [one["launches"] for one in told if "launches" in one]
     assert [one["us"] for one in listed] == [launches - 1.0 - place for place in range(MOST_ROWS)]
     assert told[-1]["summary"]["left_out"] == launches - MOST_ROWS
@@ -140,6 +142,6 @@ def test_a_fill_writes_its_elements(count: int, width: int) -> None:
     slot.body.set = abi.SetBody(address_map.APERTURE_BASES[0], count, 7, width)
     took = clock.reached(slot) - begin
     assert took == pytest.approx(copy_us(chip_of(BOARD), Way.SET, SIZE), abs=2.5)
-    *_, last = clock.observer.report()
+    *_, last = clock.clock.report()
     (row,) = ModelledSummary.checked(json.loads(json.dumps(last["summary"]))).copies
     assert (row.way, row.count, row.bytes) == ("memset", 1, SIZE)

@@ -1,6 +1,5 @@
-"""Keeps a context's modelled clock: hears of every request before it runs."""
+"""Keep a context's modelled clock, by the records of its requests."""
 
-import ctypes
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from vgpu_sim.exec.interp import Memory
-from vgpu_sim.hal.compute import abi, address_map
-from vgpu_sim.hal.compute.ports import Launch
+from vgpu_sim.hal.compute.abi import Direction
 from vgpu_sim.hal.observe.modelled import (
     LISTED_IN_PART,
     MOST_PARTS,
@@ -20,22 +18,24 @@ from vgpu_sim.hal.observe.modelled import (
     ModelledOrder,
     ModelledSummary,
 )
+from vgpu_sim.hal.observe.requests import Copy, Fill, LaunchBegins, LaunchEnded, Mark, Request
 from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
-from vgpu_sim.perf.kernels.timeline import Timeline, Wait
+from vgpu_sim.perf.kernels.timeline import Timeline
 from vgpu_sim.worker.modelling.costs import Begun, Cost, Costs, Extents
 from vgpu_sim.worker.modules.images import Image
 from vgpu_sim.worker.observing.counting import counted
+from vgpu_sim.worker.observing.requests import is_host
 
 _PATIENCE: Final = 5.0  # seconds for which a launch waits for another of its kernel
 _MOST_KINDS: Final = 8 * MOST_ROWS  # of launches, of which a report lists the longest ones
 _PAGE_BITS: Final = 12
 _WAYS: Final = {
-    abi.Direction.HOST_TO_DEVICE: Way.H2D,
-    abi.Direction.DEVICE_TO_HOST: Way.D2H,
-    abi.Direction.DEVICE_TO_DEVICE: Way.D2D,
-    abi.Direction.DEVICE_TO_PEER: Way.P2P,
+    Direction.HOST_TO_DEVICE: Way.H2D,
+    Direction.DEVICE_TO_HOST: Way.D2H,
+    Direction.DEVICE_TO_DEVICE: Way.D2D,
+    Direction.DEVICE_TO_PEER: Way.P2P,
 }
 _ENGINES: Final = {Way.H2D: "in", Way.D2H: "out", Way.P2P: "peer"}
 _Shape = tuple[int, int, int]
@@ -55,12 +55,12 @@ class _Row:
     us: float = 0.0
 
 
-class Observer:
-    """One context's. ``memory`` makes what the interpreter reads, ``extents`` say where it is;
-    several threads call ``observe``.
+class ModelledClock:
+    """An observer of one context. ``memory`` makes what the interpreter reads, ``extents`` say
+    where it is.
 
     ``peers`` are the rates of copies from one GPU to another of the node, bytes a microsecond.
-    ``fail`` ends the context: a clock that has missed something would be wrong without a word.
+    ``fail`` ends the context, with a reason.
     """
 
     def __init__(
@@ -106,105 +106,73 @@ class Observer:
         with self._lock:
             self._costs.unloaded(kernels)
 
-    def observe(self, stream: int, slot: abi.Slot, parameters: int, ended: bool = False) -> int:
-        """Add one request before it runs, or a launch that has ``ended``; return the clock in ns
-        when it is reached. Never raises."""
-        try:
-            with self._lock:
-                if ended:
-                    return int(1e3 * self._end(stream, slot))
-                return int(1e3 * self._add(stream, slot, parameters))
-        except Exception as err:  # noqa: BLE001 - C is the caller
-            self._fail(f"the modelled clock failed: {type(err).__name__}: {err}")
-            return 0
+    def reached(self, request: Request) -> int:
+        """Add one request before it runs, or the end of a launch; return the clock in ns when it is
+        reached."""
+        with self._lock:
+            return int(1e3 * self._add(request))
 
-    def _add(self, stream: int, slot: abi.Slot, parameters: int) -> float:
-        waits = [(one.stream, one.value) for one in slot.waits[: slot.wait_count]]
-        match slot.opcode:
-            case abi.Opcode.LAUNCH:
-                self._begin(stream, slot, parameters)
+    def failed(self, err: Exception) -> None:
+        """End the context: a clock that has missed something would be wrong without a word."""
+        self._fail(f"the modelled clock failed: {type(err).__name__}: {err}")
+
+    def _add(self, request: Request) -> float:
+        match request:
+            case LaunchBegins():
+                self._begin(request)
                 return 0.0
-            case abi.Opcode.COPY:
-                body = slot.body.copy
-                way = self._way(body.destination, body.source)
-                us = copy_us(self._chip, way, body.bytes)
-                return self._copy(stream, slot, waits, way, body.bytes, us)
-            case abi.Opcode.COPIED:
-                told = slot.body.copied
-                way = _WAYS[abi.Direction(told.direction)]
-                size = min(told.bytes, address_map.APERTURE_BYTES)
-                pair, pageable = (told.source, told.target), bool(told.pageable)
-                if way is Way.P2P and told.source == told.target:
-                    way = Way.D2D  # two contexts of one GPU
+            case LaunchEnded():
+                return self._end(request)
+            case Copy():
+                way = _WAYS[request.direction]
+                rate = self._peers.get(request.gpus) if request.gpus is not None else None
                 us = copy_us(
-                    self._chip, way, size, pageable=pageable, peer_rate=self._peers.get(pair)
+                    self._chip, way, request.bytes, pageable=request.pageable, peer_rate=rate
                 )
-                return self._copy(stream, slot, waits, way, size, us, now=True)
-            case abi.Opcode.SET:
-                fill = slot.body.set
-                size = fill.count * fill.width_bytes
-                us = copy_us(self._chip, Way.SET, size)
-                return self._copy(stream, slot, waits, Way.SET, size, us)
-            case _:
-                return self._timeline.mark(stream, slot.value, waits)
-
-    def _way(self, destination: int, source: int) -> Way:
-        to_host, from_host = self._is_host(destination), self._is_host(source)
-        if to_host == from_host:
-            return Way.D2D
-        return Way.D2H if to_host else Way.H2D
-
-    def _is_host(self, address: int) -> bool:
-        within = (address - self._base) % address_map.GPU_WINDOW_BYTES
-        return 0 <= within - address_map.HOST_OFFSET < address_map.HOST_BYTES
+                return self._copy(request, way, us, host_waits=request.by_client)
+            case Fill():
+                return self._copy(request, Way.SET, copy_us(self._chip, Way.SET, request.bytes))
+            case Mark(at):
+                return self._timeline.mark(at.stream, at.value, at.waits)
 
     def _copy(
-        self,
-        stream: int,
-        slot: abi.Slot,
-        waits: list[Wait],
-        way: Way,
-        size: int,
-        us: float,
-        *,
-        now: bool = False,
+        self, request: Copy | Fill, way: Way, us: float, *, host_waits: bool = False
     ) -> float:
+        at = request.position
         row = self._copies[way]
         row[0] += 1
-        row[1] += size
+        row[1] += request.bytes
         row[2] += us
         if way in _ENGINES:
             engine = _ENGINES[way]
-            span = self._timeline.copy(stream, slot.value, waits, us, engine, host_waits=now)
+            span = self._timeline.copy(
+                at.stream, at.value, at.waits, us, engine, host_waits=host_waits
+            )
         else:
-            span = self._timeline.launch(stream, slot.value, waits, us, 1.0)
+            span = self._timeline.launch(at.stream, at.value, at.waits, us, 1.0)
         return span.end
 
-    def _begin(self, stream: int, slot: abi.Slot, parameters: int) -> None:
+    def _begin(self, request: LaunchBegins) -> None:
         """Sample a launch that is to run. Launches of one kernel add to the same counters, so that
         one waits for the other, unless that would take too long: it may wait for this one."""
-        body = slot.body.launch
+        kernel = request.kernel
         alone = self._ended.wait_for(
-            lambda: all(one.handle != body.kernel for one in self._running.values()), _PATIENCE
+            lambda: all(one.handle != kernel for one in self._running.values()), _PATIENCE
         )
         if not alone:
             for one in self._running.values():
-                one.alone = one.alone and one.handle != body.kernel
-        grid: _Shape = (body.grid[0], body.grid[1], body.grid[2])
-        block: _Shape = (body.block[0], body.block[1], body.block[2])
-        data = ctypes.string_at(parameters, body.parameter_bytes) if parameters else b""
-        launch = Launch("", grid, block, data, body.shared_bytes, body.stack_bytes & ~15)
-        running = self._running[stream] = _Running(body.kernel, alone)
-        running.begun = self._costs.begin(body.kernel, launch, alone=alone)
+                one.alone = one.alone and one.handle != kernel
+        running = self._running[request.position.stream] = _Running(kernel, alone)
+        running.begun = self._costs.begin(kernel, request.launch, alone=alone)
 
-    def _end(self, stream: int, slot: abi.Slot) -> float:
-        running = self._running.pop(stream)
+    def _end(self, request: LaunchEnded) -> float:
+        at = request.position
+        running = self._running.pop(at.stream)
         self._ended.notify_all()
         assert running.begun is not None
         begun = replace(running.begun, alone=running.alone)
         cost = self._costs.end(begun)
-        waits = [(one.stream, one.value) for one in slot.waits[: slot.wait_count]]
-        span = self._timeline.launch(stream, slot.value, waits, cost.us, cost.share)
+        span = self._timeline.launch(at.stream, at.value, at.waits, cost.us, cost.share)
         name = begun.kernel.name if begun.kernel is not None else ""
         key = (name, begun.launch.grid, begun.launch.block, begun.arguments, cost)
         if key not in self._rows and len(self._rows) >= _MOST_KINDS:
@@ -227,7 +195,7 @@ class Observer:
         host's; None for what is no address."""
         for begin, end in self._extents():
             if begin <= address < end:
-                return (end - begin) >> _PAGE_BITS << 1 | int(self._is_host(address))
+                return (end - begin) >> _PAGE_BITS << 1 | int(is_host(self._base, address))
         return None
 
     def report(self) -> Iterator[dict[str, Any]]:

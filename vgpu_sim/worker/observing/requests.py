@@ -1,0 +1,95 @@
+"""Make records of what the scheduler reports of a context's requests (``hal.observe.requests``)."""
+
+import ctypes
+from dataclasses import replace
+
+from vgpu_sim.hal.compute import abi, address_map
+from vgpu_sim.hal.compute.ports import Launch
+from vgpu_sim.hal.observe.requests import (
+    Copy,
+    Fill,
+    LaunchBegins,
+    LaunchEnded,
+    Mark,
+    Position,
+    Request,
+)
+from vgpu_sim.worker.observing.observer import Observer
+
+
+class Requests:
+    """Reports each request of a context to its observer."""
+
+    def __init__(self, aperture_base: int, observer: Observer) -> None:
+        self._base = aperture_base
+        self._observer = observer
+
+    def report(self, stream: int, slot: abi.Slot, parameters: int, ended: bool = False) -> int:
+        """Report one request before it runs, or a launch that has ``ended``.
+
+        Returns the observer's time in ns. Never raises: C is the caller.
+        """
+        try:
+            return self._observer.reached(self._record(stream, slot, parameters, ended))
+        except Exception as err:  # noqa: BLE001
+            self._observer.failed(err)
+            return 0
+
+    def _record(self, stream: int, slot: abi.Slot, parameters: int, ended: bool) -> Request:
+        waits = tuple((one.stream, one.value) for one in slot.waits[: slot.wait_count])
+        position = Position(stream, slot.value, waits)
+        if ended:
+            return LaunchEnded(position)
+        match slot.opcode:
+            case abi.Opcode.LAUNCH:
+                return LaunchBegins(
+                    position, slot.body.launch.kernel, _launch(slot.body.launch, parameters)
+                )
+            case abi.Opcode.COPY:
+                copy = slot.body.copy
+                direction = self._direction(copy.destination, copy.source)
+                return Copy(position, direction, copy.bytes)
+            case abi.Opcode.COPIED:
+                return _copied(position, slot.body.copied)
+            case abi.Opcode.SET:
+                return Fill(position, slot.body.set.count * slot.body.set.width_bytes)
+            case _:
+                return Mark(position)
+
+    def _direction(self, destination: int, source: int) -> abi.Direction:
+        to_host, from_host = is_host(self._base, destination), is_host(self._base, source)
+        if to_host == from_host:
+            return abi.Direction.DEVICE_TO_DEVICE
+        return abi.Direction.DEVICE_TO_HOST if to_host else abi.Direction.HOST_TO_DEVICE
+
+
+def is_host(aperture_base: int, address: int) -> bool:
+    """Return whether an address of the aperture is one of the host's memory."""
+    within = (address - aperture_base) % address_map.GPU_WINDOW_BYTES
+    return 0 <= within - address_map.HOST_OFFSET < address_map.HOST_BYTES
+
+
+def _launch(body: abi.LaunchBody, parameters: int) -> Launch:
+    return Launch(
+        "",
+        (body.grid[0], body.grid[1], body.grid[2]),
+        (body.block[0], body.block[1], body.block[2]),
+        ctypes.string_at(parameters, body.parameter_bytes) if parameters else b"",
+        body.shared_bytes,
+        body.stack_bytes & ~15,
+    )
+
+
+def _copied(position: Position, body: abi.CopiedBody) -> Copy:
+    """Return the record of a copy that the program reports, which may be wrong about it."""
+    found = Copy(
+        position,
+        abi.Direction(body.direction),
+        min(body.bytes, address_map.APERTURE_BYTES),
+        by_client=True,
+        pageable=bool(body.pageable),
+        gpus=(body.source, body.target),
+    )
+    if found.direction is abi.Direction.DEVICE_TO_PEER and body.source == body.target:
+        return replace(found, direction=abi.Direction.DEVICE_TO_DEVICE)  # contexts of one GPU
+    return found
