@@ -17,9 +17,11 @@ from vgpu_sim.perf.kernels import Chip, Counts, Estimate, estimate
 from vgpu_sim.perf.kernels.chip import SECTOR
 from vgpu_sim.perf.kernels.scoreboard import CHAIN
 from vgpu_sim.worker.modelling.sampler import Place, sample
-from vgpu_sim.worker.modelling.scaling import Sample, Tally, counts_of, later_blocks
+from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, slots_and_places
+from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan, counted
+from vgpu_sim.worker.observing.tallies import Tally
 
 BASE = 0x2000_0000_0000
 _PAGE = 4096
@@ -94,7 +96,7 @@ class _Rig:
 
     def tally(self) -> tuple[Plan, Tally]:
         """Run the kernel with counters, and read them."""
-        module, plans = counted(self.module)
+        module, plans = counted(self.module, weigh)
         plan = plans[self.function.name]
         memory = bytearray(self._memory)
         function: Function = module.function(self.function.name)

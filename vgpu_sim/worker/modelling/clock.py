@@ -24,6 +24,7 @@ from vgpu_sim.perf.kernels import Chip
 from vgpu_sim.perf.kernels.copies import Way, copy_us
 from vgpu_sim.perf.kernels.timeline import Timeline
 from vgpu_sim.worker.modelling.costs import Begun, Cost, Costs, Extents
+from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.modules.images import Image
 from vgpu_sim.worker.observing.counting import counted
 from vgpu_sim.worker.observing.requests import is_host
@@ -90,7 +91,7 @@ class ModelledClock:
     def counted(self, image: Image) -> Image:
         """Return the module whose launches count what they execute, in the place of another."""
         module = image.module if image.module is not None else image.decode()
-        found, _ = counted(module)
+        found, _ = counted(module, weigh)
         if found is module:
             return image
         summary = replace(image.summary, segment_bytes=found.segment_bytes)

@@ -6,27 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import numpy as np
-
-from vgpu_sim.exec.errors import BadAddress, ExecutionError
+from vgpu_sim.exec.errors import ExecutionError
 from vgpu_sim.exec.interp import Memory
 from vgpu_sim.hal.compute.ports import Launch
 from vgpu_sim.isa import Module, container
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.kernels import Chip, Counts, estimate
 from vgpu_sim.worker.modelling.sampler import Place, sample
-from vgpu_sim.worker.modelling.scaling import Sample, Tally, counts_of, later_blocks
+from vgpu_sim.worker.modelling.scaling import Sample, counts_of, later_blocks
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, PROBE_WORDS
-from vgpu_sim.worker.observing import arguments
+from vgpu_sim.worker.modelling.weights import weigh
+from vgpu_sim.worker.observing import arguments, tallies
 from vgpu_sim.worker.observing.counting import Plan, counted
 from vgpu_sim.worker.observing.dependence import Dependence, dependence_of
+from vgpu_sim.worker.observing.tallies import Tally
 
 _MOST_WEIGHT: Final = 1 << 22  # sectors that all samples together keep
 _MOST_COSTS: Final = 256
 _MOST_VARIANTS: Final = 256
 _MANY: Final = 16  # sets of arguments of a kernel and shape that are sampled whole, each
-_MOST_COUNTED: Final = 1 << 56  # no launch that ends counts so much: the kernel wrote there itself
-_BYTES: Final = 8
 Extents = Sequence[tuple[int, int]]
 
 
@@ -142,8 +140,7 @@ class Costs:
             begun = replace(begun, note=f"not sampled: {err}")
         plan = module.plans.get(kernel.name)
         if alone and plan is not None and plan.counters:
-            where = _words(kernel.segment_base + plan.offset, plan.bytes)
-            self._memory().store(where, np.zeros(len(where), dtype=np.uint64), _BYTES)
+            tallies.clear(self._memory(), kernel.segment_base, plan)
         return begun
 
     def end(self, begun: Begun) -> Cost:
@@ -153,7 +150,9 @@ class Costs:
             return Cost(self._chip.launch_us, 1.0, None, begun.note)
         module = self._module(kernel)
         plan = module.plans.get(kernel.name)
-        tally = self._tally(kernel, plan) if begun.alone and plan is not None else None
+        tally = None
+        if begun.alone and plan is not None:
+            tally = tallies.read(self._memory(), kernel.segment_base, plan)
         key = (id(found), repr(tally).encode() if tally is None else _digest(tally))
         known = self._costs.get(key)
         if known is not None:
@@ -178,7 +177,7 @@ class Costs:
         found = self._modules.get(kernel.container)
         if found is None:
             module = container.decode(kernel.container)
-            _, plans = counted(module)
+            _, plans = counted(module, weigh)
             found = self._modules[kernel.container] = _Module(module, plans)
         return found
 
@@ -248,26 +247,6 @@ class Costs:
             return self._run(begun.kernel, begun.launch, MOST_WORDS, blocks)
         except (ExecutionError, ValueError):
             return None
-
-    def _tally(self, kernel: Kernel, plan: Plan) -> Tally | None:
-        if not plan.counters:
-            return Tally((), 0, None)
-        try:
-            words = self._memory().load(
-                _words(kernel.segment_base + plan.offset, plan.bytes), _BYTES
-            )
-        except BadAddress:  # unloaded meanwhile
-            return None
-        if words.max() >= _MOST_COUNTED:
-            return None
-        counters = tuple(int(one) for one in words[: plan.counters])
-        if not plan.loops:
-            return Tally(counters, 0, None)
-        return Tally(counters, int(words[plan.counters]), words[plan.counters + 1 :].copy())
-
-
-def _words(begin: int, size: int) -> np.ndarray:
-    return np.uint64(begin) + np.arange(0, size, _BYTES, dtype=np.uint64)
 
 
 def _digest(tally: Tally) -> bytes:

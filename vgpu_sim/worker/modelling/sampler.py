@@ -16,11 +16,12 @@ from vgpu_sim.isa import Function, Module
 from vgpu_sim.perf.kernels import footprint
 from vgpu_sim.perf.kernels.chip import WARP, Chip
 from vgpu_sim.perf.kernels.counts import Counts
-from vgpu_sim.worker.modelling.scaling import Sample, Shape, Tally, counts_of
+from vgpu_sim.worker.modelling.scaling import Sample, Shape, counts_of
 from vgpu_sim.worker.modelling.watch import MOST_WORDS, SampleEnded, Watch
 from vgpu_sim.worker.observing.counting import Plan
 from vgpu_sim.worker.observing.dependence import dependence_of
 from vgpu_sim.worker.observing.overlay import Overlay, OverlayFull
+from vgpu_sim.worker.observing.tallies import Tally
 
 _MOST_BLOCKS: Final = 16
 _MOST_LANES: Final = 1 << 14

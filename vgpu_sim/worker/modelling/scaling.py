@@ -19,6 +19,7 @@ from vgpu_sim.worker.modelling import touched
 from vgpu_sim.worker.modelling.watch import Amounts, Watch, slots_and_places
 from vgpu_sim.worker.observing.accesses import Numbers
 from vgpu_sim.worker.observing.counting import ONCE, SLOTS, Plan
+from vgpu_sim.worker.observing.tallies import Tally
 
 _LATER_BLOCKS: Final = 4
 _MOST_OF_SUM: Final = 64  # blocks that add to one sum: as many as are sampled together, or more
@@ -58,15 +59,6 @@ class Sample:
     truncated: bool
     waiting: frozenset[int]  # words of loops that another thread may end
     extents: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """What a launch has counted: counters, the longest thread's cycles, sums of blocks' issues."""
-
-    counters: tuple[int, ...]
-    longest: int
-    slots: NDArray[np.uint64] | None
 
 
 @dataclass(frozen=True, slots=True)

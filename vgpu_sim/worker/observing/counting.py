@@ -2,10 +2,10 @@
 
 A thread counts in registers and adds to memory before it ends, so a loop costs one addition a
 round. Blocks of code that every thread runs equally often share a counter; code that every thread
-runs once has none. Only modules of a context with a modelled clock are changed.
+runs once has none. Only modules of a context that is observed are changed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,8 +30,6 @@ from vgpu_sim.isa import (
 )
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.verify import check_function
-from vgpu_sim.perf.kernels import unrolling
-from vgpu_sim.perf.kernels.scoreboard import passes
 
 SLOTS: Final = 2048  # sums of blocks' work: blocks whose indices differ by a multiple share one
 ONCE: Final = -1  # the counter of words that every thread executes once
@@ -41,11 +39,13 @@ _MOST_WORDS: Final = 1 << 14
 _MOST_STEPS: Final = 256  # up the tree of dominators, for code that runs as often
 _BYTES: Final = 8
 _U64: Final = DataType.U64
+# Returns of each list of words of a code the (cycles, issues) of one more pass of a warp over it.
+Weigh = Callable[[Sequence[Instruction], Sequence[Sequence[int]]], Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the counters of a kernel mean, and where they lie in the module's segment.
+    """What the counters of a kernel mean, and where they are in the module's segment.
 
     ``counter_of`` gives the counter of each word, or ``ONCE``. A thread's ``cycles`` by counter
     (the last: of what it runs once) are what its chain takes at least; ``issues`` likewise are its
@@ -66,15 +66,18 @@ class Plan:
         return _BYTES * (self.counters + (1 + SLOTS if self.loops else 0))
 
 
-def counted(module: Module) -> tuple[Module, Mapping[str, Plan]]:
-    """Return the module with counters, and the plans of kernels whose launches can be counted."""
+def counted(module: Module, weigh: Weigh) -> tuple[Module, Mapping[str, Plan]]:
+    """Return the module with counters, and the plans of kernels whose launches can be counted.
+
+    ``weigh`` gives the weights of the sums that a thread adds before it ends.
+    """
     plans, offset = {}, -(-module.segment_bytes // _BYTES) * _BYTES
     begin, functions = offset, []
     names = {variable.name for variable in module.variables}
     taken = names.union(one.name for one in module.functions)
     taken = taken.union(one.name for one in module.refused)
     for function in module.functions:
-        plan = _plan(function)
+        plan = _plan(function, weigh)
         if plan is not None and plan.counters:
             plan = replace(plan, offset=offset)
             try:
@@ -96,7 +99,7 @@ def counted(module: Module) -> tuple[Module, Mapping[str, Plan]]:
     ), plans
 
 
-def _plan(function: Function) -> Plan | None:
+def _plan(function: Function, weigh: Weigh) -> Plan | None:
     """Choose the counters; None where there would be too many."""
     if len(function.code) > _MOST_WORDS:
         return None
@@ -115,8 +118,7 @@ def _plan(function: Function) -> Plan | None:
     words: list[list[int]] = [[] for _ in range(counters + 1)]
     for block in sorted(of_block):
         words[of_block[block]] += graph.blocks[block].words  # ONCE is the last
-    kept = unrolling.kept(function.code)
-    weights = [passes(function.code, some, kept) for some in words]
+    weights = weigh(function.code, words)
     return Plan(
         tuple(of_block.get(block, ONCE) for block in graph.block_of_word),
         counters,

@@ -18,8 +18,9 @@ from vgpu_sim.isa import container
 from vgpu_sim.perf.kernels import chip_of, scoreboard
 from vgpu_sim.worker.modelling import costs, scaling
 from vgpu_sim.worker.modelling.costs import Cost, Costs
-from vgpu_sim.worker.modelling.scaling import Tally
+from vgpu_sim.worker.modelling.weights import weigh
 from vgpu_sim.worker.observing.counting import SLOTS, counted
+from vgpu_sim.worker.observing.tallies import Tally
 
 H100 = chip_of("h100-80gb")
 BASE = 0x2000_0000_0000
@@ -74,7 +75,7 @@ class Device:
             found = [place for place, (begin, end) in enumerate(ends) if begin <= address < end]
             return found[0] if found else None
 
-        self.running, _ = counted(self.module)
+        self.running, _ = counted(self.module, weigh)
         self.costs = Costs(H100, lambda: BufferMemory(BASE, self.memory), lambda: ends, place_of)
         self.costs.loaded({"k": 1}, container.encode(self.module), BASE)
 
@@ -345,7 +346,7 @@ def test_few_blocks_of_a_large_grid_are_looked_at_again() -> None:
 def test_a_kernel_may_have_the_name_of_the_counters(name: str) -> None:
     text = (_HEAD + _LOOP.format("%r9") + _TAIL).replace(".entry k(", f".entry {name}(")
     module = compiler.compile_ptx(text, capability=(8, 0))
-    found, plans = counted(module)
+    found, plans = counted(module, weigh)
     assert container.decode(container.encode(found)).functions == found.functions
     assert (found is module) == (not plans) == (name != "k")
 
@@ -358,7 +359,7 @@ def test_counters_cost_no_more_than_a_look_at_each_instruction(
     module = compiler.compile_ptx(_HEAD + body + _TAIL, capability=(8, 0))
     row, looks = scoreboard._row, []
     monkeypatch.setattr(scoreboard, "_row", lambda one: looks.append(one) or row(one))
-    _, plans = counted(module)
+    _, plans = counted(module, weigh)
     assert plans["k"].counters == 40
     assert len(looks) <= len(module.function("k").code)
 
@@ -397,7 +398,7 @@ def test_counters_that_a_kernel_wrote_itself_do_not_overflow_the_clock(value: in
     device = Device(_LOOP.format("%r9"))
     parameters = struct.pack("<QQI", device.source, device.source + 4 * device.words, 5)
     begun = device.costs.begin(1, Launch("k", (2, 1, 1), (32, 1, 1), parameters, 0), alone=True)
-    plan = counted(device.module)[1]["k"]
+    plan = counted(device.module, weigh)[1]["k"]
     end = plan.offset + plan.bytes
     device.memory[plan.offset : end] = value.to_bytes(8, "little") * (plan.bytes // 8)
     cost = device.costs.end(begun)

@@ -1,0 +1,49 @@
+"""Clear and read the counters of a kernel that counts what it executes (``counting``)."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.errors import BadAddress
+from vgpu_sim.exec.interp import Memory
+from vgpu_sim.worker.observing.counting import Plan
+
+_BYTES: Final = 8
+_MOST_COUNTED: Final = 1 << 56  # no launch that ends counts so much: the kernel wrote there itself
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a launch has counted: counters, the longest thread's cycles, sums of blocks' issues."""
+
+    counters: tuple[int, ...]
+    longest: int
+    slots: NDArray[np.uint64] | None
+
+
+def clear(memory: Memory, segment_base: int, plan: Plan) -> None:
+    """Set a kernel's counters to zero before a launch."""
+    where = _words(segment_base + plan.offset, plan.bytes)
+    memory.store(where, np.zeros(len(where), dtype=np.uint64), _BYTES)
+
+
+def read(memory: Memory, segment_base: int, plan: Plan) -> Tally | None:
+    """Return what a launch has counted; None where its module is unloaded, or it wrote there."""
+    if not plan.counters:
+        return Tally((), 0, None)
+    try:
+        words = memory.load(_words(segment_base + plan.offset, plan.bytes), _BYTES)
+    except BadAddress:  # unloaded meanwhile
+        return None
+    if words.max() >= _MOST_COUNTED:
+        return None
+    counters = tuple(int(one) for one in words[: plan.counters])
+    if not plan.loops:
+        return Tally(counters, 0, None)
+    return Tally(counters, int(words[plan.counters]), words[plan.counters + 1 :].copy())
+
+
+def _words(begin: int, size: int) -> np.ndarray:
+    return np.uint64(begin) + np.arange(0, size, _BYTES, dtype=np.uint64)
