@@ -7,10 +7,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.accesses import addresses_of
 from vgpu_sim.exec.interp.cta import ResidentBlocks
 from vgpu_sim.exec.interp.numbers.bits import WARP_LANES, Mask
-from vgpu_sim.isa import EFFECTS, Cache, Family, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, Cache, Instruction, Op, Space
 from vgpu_sim.perf.kernels import unrolling
 from vgpu_sim.perf.kernels.scoreboard import CHAIN, Scoreboard
 from vgpu_sim.worker.observing.accesses import (
@@ -19,6 +18,7 @@ from vgpu_sim.worker.observing.accesses import (
     sectors_of,
     wavefronts_of,
 )
+from vgpu_sim.worker.observing.probes import Access, accesses_of
 
 MOST_WORDS: Final = 30_000  # that a sample executes: some seconds
 PROBE_WORDS: Final = 1_500  # after which samples of launches are compared
@@ -26,8 +26,6 @@ _MOST_SECTORS: Final = 1 << 22  # that are kept for reuse and footprints
 _WEIGHT_OF_WORD: Final = 16  # what is counted of an instruction, as sectors that are kept
 _WEIGHT_OF_SAMPLE: Final = 1024
 _SLOT_SHIFT: Final = 43
-_ROWS_BYTES: Final = 16  # that a lane's address of LDMATRIX stands for
-_EDGE: Final = 8
 _FAR: Final = np.iinfo(np.int64).max
 Amounts = NDArray[np.float64]
 
@@ -51,8 +49,6 @@ class Watch:
         self._code = launch.function.code
         self._warps = launch.warps_per_block
         self._slots = blocks.lanes // (self._warps * WARP_LANES)
-        self._shared_upper = launch.shared_window >> 32 if launch.shared_bytes else -1
-        self._local_upper = launch.local_window >> 32 if launch.local_bytes else -1
         self._left = most_words
         self._seen = 0
         self._kept = 0
@@ -97,11 +93,10 @@ class Watch:
         self.issued[word] += np.count_nonzero(here)
         self.lanes[word] += np.count_nonzero(allowed)
         self._follow(word, instruction, int(here.argmax()))
-        op = instruction.op
-        if op in (Op.BAR_SYNC, Op.BAR_RED):
+        if instruction.op in (Op.BAR_SYNC, Op.BAR_RED):
             self.amounts["barriers"][word] += int(np.count_nonzero(here))
-        if EFFECTS[op].accesses and instruction.space is not Space.PARAM and allowed.any():
-            self._access(word, instruction, allowed)
+        for access in accesses_of(self._blocks, instruction, allowed):
+            self._add(word, access)
 
     def _follow(self, word: int, instruction: Instruction, warp: int) -> None:
         """Note what a warp waits for: the first one, and others where it does not come."""
@@ -125,54 +120,24 @@ class Watch:
                 digest.update(b"%d:%d," % (word, len(np.unique(np.concatenate(parts)))))
         return digest.digest()
 
-    def _access(self, word: int, instruction: Instruction, allowed: Mask) -> None:
-        width = instruction.vector * instruction.type.bytes
-        if instruction.op is Op.LDMATRIX:
-            lane = np.arange(len(allowed)) % WARP_LANES
-            allowed, width = allowed & (lane < _EDGE * instruction.vector), _ROWS_BYTES
-        assert self._blocks is not None
-        addresses = addresses_of(self._blocks, instruction, allowed).astype(np.int64)
-        warps = np.flatnonzero(allowed) // WARP_LANES
-        atomic = instruction.op.family is Family.ATOMIC
-        space = instruction.space
-        if space is Space.GENERIC:
-            upper = addresses >> 32
-            for one, there in (
-                (Space.SHARED, upper == self._shared_upper),
-                (Space.LOCAL, upper == self._local_upper),
-            ):
-                if there.any():
-                    self._in(one, word, warps[there], addresses[there] & 0xFFFF_FFFF, width, atomic)
-                    warps, addresses = warps[~there], addresses[~there]
-                    upper = addresses >> 32
-            if not len(warps):
-                return
-        self._in(space, word, warps, addresses, width, atomic)
-
-    def _in(
-        self,
-        space: Space,
-        word: int,
-        warps: Numbers,
-        addresses: Numbers,
-        width: int,
-        atomic: bool,
-    ) -> None:
-        amounts = self.amounts
-        if space is Space.SHARED:
-            cycles, fewest = conflicts_of(warps, addresses, width, updates=atomic)
+    def _add(self, word: int, access: Access) -> None:
+        amounts, warps = self.amounts, access.warps
+        if access.space is Space.SHARED:
+            cycles, fewest = conflicts_of(
+                warps, access.addresses, access.width, updates=access.atomic
+            )
             kept = self.kept[word]  # words that are loaded together lie in different banks
             amounts["l1_shared_wavefronts"][word] += cycles * kept
             amounts["shared_ideal_wavefronts"][word] += fewest * kept
             amounts["shared_requests"][word] += len(np.unique(warps))
-        elif space is Space.LOCAL:
+        elif access.space is Space.LOCAL:
             # Lanes' words lie side by side: a warp's access is as wide as all of its lanes.
-            sectors = -(-len(warps) * width >> 5)
+            sectors = -(-len(warps) * access.width >> 5)
             amounts["l1_global_wavefronts"][word] += -(-sectors // 4)
-        elif atomic:
-            self._update(word, warps, addresses)
+        elif access.atomic:
+            self._update(word, warps, access.addresses)
         else:
-            self._global(word, warps, addresses, width)
+            self._global(word, warps, access.addresses, access.width)
 
     def _global(self, word: int, warps: Numbers, addresses: Numbers, width: int) -> None:
         owners, sectors = sectors_of(warps, addresses)
