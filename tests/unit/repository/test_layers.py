@@ -45,6 +45,10 @@ PLANTED = {
     ),
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
+    "Inside the hardware abstraction layer": (
+        "vgpu_sim/hal/compute/limits.py",
+        "import vgpu_sim.hal.observe.modelled",
+    ),
     "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
     "Inside RDMA": ("hca/contract/verbs.py", "import hca.binding"),
     "RDMA knows no part of the GPU": ("hca/binding/links.py", "import vgpu_sim.exec"),
@@ -88,6 +92,10 @@ PLANTED = {
     "No family's native code knows another's": (
         "vgpu_sim/exec/jit/families/convert.py",
         "import vgpu_sim.exec.jit.families.float",
+    ),
+    "Observation knows neither the modelled clock nor the performance model": (
+        "vgpu_sim/worker/observing/probes.py",
+        "import vgpu_sim.worker.modelling.weights",
     ),
     "The performance model knows boards and shapes, and no part of the device": (
         "vgpu_sim/perf/stack.py",
