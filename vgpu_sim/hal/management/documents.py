@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 
 class DocumentError(ValueError):
-    """A document that is no inventory of this protocol."""
+    """A document without the fields of its class, or of another protocol."""
 
 
 class Separable(Protocol):
