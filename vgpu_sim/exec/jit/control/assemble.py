@@ -16,8 +16,9 @@ from types import MappingProxyType
 
 from vgpu_sim.exec.jit.analysis import nans
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
-from vgpu_sim.exec.jit.control import block_indices, block_prefetch
+from vgpu_sim.exec.jit.control import block_indices
 from vgpu_sim.exec.jit.control.nodes import Nodes
+from vgpu_sim.exec.jit.control.prefetch import Prefetch
 from vgpu_sim.exec.jit.control.regions import Regions
 from vgpu_sim.exec.jit.control.strip_order import arrange
 from vgpu_sim.exec.jit.emission import thread_indices
@@ -157,7 +158,7 @@ class Assembler:
             FULL if whole else thread_indices.present(text, analysis.geometry, emitter.specials)
         )
         bounds = Bounds(store) if self.plan.tier else None
-        nodes = Nodes(emitter, fetches=self.stops and self.plan.tier > 0)
+        nodes = Nodes(emitter, Prefetch(emitter, turns=self.stops and self.plan.tier > 0))
         Regions(text, store, masks, nodes, self._nans, labels, bounds).write(present)
 
     def _emitter(
@@ -197,7 +198,7 @@ class Assembler:
         shared_memory.clear(text, self._ssa)
         if self._together and self._geometry.groups == 1 and self.plan.tier:
             following = block_indices.following(text, grid, names[1:])
-            block_prefetch.fetch(self._emitter(text, self.fast, "0", following)[0])
+            Prefetch(self._emitter(text, self.fast, "0", following)[0]).next_block()
         table = combined_sums.Table(text, self._combined) if self._combined else None
         if rows is None:
             self._groups(text, table)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vgpu_sim.exec.jit.control import turn_prefetch
+from vgpu_sim.exec.jit.control.prefetch import Prefetch
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
@@ -17,10 +17,9 @@ from vgpu_sim.isa import EFFECTS, is_visible, reads_memory
 class Nodes:
     """Writes the nodes of one function version."""
 
-    def __init__(self, emitter: Emitter, *, fetches: bool = True) -> None:
-        """``fetches``: what a loop's next turn reads may be asked for (``turn_prefetch``)."""
+    def __init__(self, emitter: Emitter, prefetch: Prefetch) -> None:
         self._emitter = emitter
-        self._following = turn_prefetch.NextTurn(emitter) if fetches else None
+        self._prefetch = prefetch
 
     @property
     def launch(self) -> EntryArguments:
@@ -86,9 +85,9 @@ class Nodes:
             if node.guard is not None:
                 mask, occupied = self._narrowed(mask, node.guard), False
         self._emitter.test_wrapping(node)
+        self._prefetch.before(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
-        if self._following is not None:
-            self._following.fetch(node)
+        self._prefetch.after(node)
 
     def _together(self, loads: Sequence[Operation]) -> bool:
         self._emitter.flush()
@@ -97,8 +96,8 @@ class Nodes:
     def _family(self, family: siblings.Family) -> bool:
         self._emitter.flush()
         access = self._emitter.memory.load_family(family)
-        if access is not None and self._following is not None:
-            self._following.fetch(family.loads[0], access)
+        if access is not None:
+            self._prefetch.after(family.loads[0], access)
         return access is not None
 
     def _narrowed(self, mask: Mask, guard: Condition) -> Mask:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.memory import adjacent_loads, rows, siblings, stream_prefetch
+from vgpu_sim.exec.jit.memory import adjacent_loads, rows, siblings
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.memory.combined_sums import Table
 from vgpu_sim.exec.jit.memory.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
@@ -57,7 +57,6 @@ class Memory:
             text, values, masks, self.pointers, provenance, self.comers, self._stores.rows
         )
         self._joined = JoinedAccesses(text, values, self.pointers, self._described)
-        self._streams = stream_prefetch.asked(values.analysis.ssa)
 
     def load(self, node: Operation, mask: Mask, *, occupied: bool) -> None:
         """Write a load; ``occupied`` says that the mask is known to have a lane."""
@@ -279,11 +278,15 @@ class Memory:
 
         self._define(node, produce)
 
-    def _ask_ahead(self, access: Access, pointer: str) -> None:
-        far = self._streams.get(access.node, 0)
+    def is_scalar(self, access: Access) -> bool:
+        """Return whether the lanes of a strip load the same place, which is not local memory."""
+        same = not isinstance(access.shape, Vector) and not access.shape.stride
+        return same and self._reach.of(access.node) is Reach.NEVER
+
+    def reaches(self, access: Access, distance: int) -> bool:
+        """Return whether what confines an access confines it ``distance`` bytes further, too."""
         source = self._provenance.trace(access.address) if access.origin is not None else None
-        if far and (source is None or source.confined(access.displacement + far, access.size)):
-            self._text.prefetch(self.pointers.moved(pointer, far))
+        return source is None or source.confined(access.displacement + distance, access.size)
 
     def _define(self, node: Operation, produce: Callable[[int, Form, int], str]) -> None:
         scalar = FLOATS.get(node.instruction.type, integer(node.instruction.type.bits))
@@ -318,7 +321,6 @@ class Memory:
 
         def fetch(strip: int) -> list[str]:
             pointer = self.pointers.of_strip(access, strip)
-            self._ask_ahead(access, pointer)
             if mask.vector is not None and not (uniform and occupied):
                 wanted = self._masks.any(Mask((mask.vector[strip],), mask.scalar))
                 if uniform:

@@ -1,13 +1,10 @@
-"""What a loop reads in equal steps is asked for ahead, where it also reads by what it has read.
+"""Loads that a loop reads in equal steps, beside loads at addresses that it has read.
 
 A processor sees by itself that a load goes on in equal steps, and fetches what comes next. Beside
 loads that go anywhere (``x[column[i]]``) it often does not, above all where compilers have written
 several turns as one, so that each load passes over what its neighbours read: the loop then waits
-for memory on every new line. So such a loop asks for the line that it comes to some turns later.
-Rows of one sparse matrix follow each other in memory: what is asked for beyond the end of one is
-mostly the next one's.
-
-A request for memory faults nowhere; its address is confined as that of the load is.
+for memory on every new line. Rows of one sparse matrix follow each other in memory: what is asked
+for beyond the end of one is mostly the next one's.
 """
 
 import functools
@@ -19,15 +16,15 @@ from vgpu_sim.exec.jit.ir.ssa import Operation, Phi, SsaFunction, Value
 from vgpu_sim.exec.jit.numbers.trip_counts import step_of
 from vgpu_sim.isa import Op, Space
 
-AHEAD_BYTES: Final = 1024
+_AHEAD_BYTES: Final = 1024
 _LINE_BYTES: Final = 64
 # Of a load that takes smaller steps processors see them, and a request each would cost more.
 _LEAST_STEP: Final = 16
 _MOST_NODES: Final = 128
 
 
-@functools.lru_cache(maxsize=4)  # every version asks
-def asked(ssa: SsaFunction) -> Mapping[Operation, int]:
+@functools.lru_cache(maxsize=4)  # the same for every version of a kernel
+def find(ssa: SsaFunction) -> Mapping[Operation, int]:
     """Return loads of streams, and how far behind what each reads a request is worth it."""
     found: dict[Operation, int] = {}
     own = Counter(ssa.graph.innermost_loop[block] for block in ssa.blocks)
@@ -68,7 +65,7 @@ def _stream(
         place = offset + load.instruction.displacement
         if all(abs(place - other) >= _LINE_BYTES for other in places):
             places.append(place)
-            yield load, AHEAD_BYTES if step > 0 else -AHEAD_BYTES
+            yield load, _AHEAD_BYTES if step > 0 else -_AHEAD_BYTES
 
 
 def _goes_anywhere(ssa: SsaFunction, load: Operation, body: frozenset[int]) -> bool:

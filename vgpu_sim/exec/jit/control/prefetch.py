@@ -1,0 +1,250 @@
+"""Memory that code reads later is requested now, where no processor does that by itself.
+
+A processor fetches what goes on in equal steps, and what the next some hundred instructions read.
+Three kinds of loads are out of its sight. A request is a load, the steps that compute its address
+once more, with other numbers in place of phis, and the distances behind it that are asked for:
+
+==========  ===================================  ============================  ================
+kind        loads                                in place of a phi             distance
+==========  ===================================  ============================  ================
+next block  rows, before lanes first meet        its number in the first turn  of four turns
+next turn   rows, in a loop in which lanes meet  its number in the next turn   none
+stream      in equal steps, beside gathers       nothing                       1,024 bytes
+==========  ===================================  ============================  ================
+
+*Next block*: where lanes meet, a block is a chain of results that wait for each other, and the
+processor gets to the next block's reads when that is over. Its block index takes the place of this
+one's. Rows that are the same in each block are there already.
+
+*Next turn*: a tile is copied to shared memory, lanes meet, compute with it and meet again. Rows of
+a tile are a row of the matrix apart. In the last turn rows behind the last ones are asked for.
+
+*Stream*: see ``streams``.
+
+A request for memory faults nowhere, and its address is confined as that of the load is.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.exec.jit.control import recomputed, streams
+from vgpu_sim.exec.jit.control.recomputed import Recomputed, Step
+from vgpu_sim.exec.jit.emission.emitter import Emitter
+from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, Value
+from vgpu_sim.exec.jit.memory import rows, wraps
+from vgpu_sim.exec.jit.memory.access import Access
+from vgpu_sim.exec.jit.numbers.trip_counts import step_of
+from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, LaneShape, Vector
+from vgpu_sim.isa import EFFECTS, Op, Space, SpecialRegister
+
+_LINE_BYTES: Final = 64
+_BLOCK_LINES: Final = 128
+_BLOCK_WORDS: Final = 200
+_BLOCK_TURNS: Final = 4
+_TURN_LINES: Final = 64  # of a load
+_TURN_WORDS: Final = 32
+_BLOCK_INDICES: Final = frozenset(
+    (SpecialRegister.CTAID_X, SpecialRegister.CTAID_Y, SpecialRegister.CTAID_Z)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for: the lines that ``access`` reads once ``steps`` have been computed, and
+    those as far behind it, in bytes, as ``distances``."""
+
+    access: Access
+    steps: Sequence[Step] = ()
+    distances: Sequence[int] = (0,)
+
+
+class Prefetch:
+    """Writes the requests of one function version."""
+
+    def __init__(self, emitter: Emitter, *, turns: bool = False) -> None:
+        """``turns``: the next turn of loops in which lanes meet is asked for."""
+        self._emitter = emitter
+        self._values = emitter.values
+        self._ssa = emitter.analysis.ssa
+        self._turns = turns
+        self._streams = streams.find(self._ssa)
+        self._meeting: dict[int, bool] = {}
+
+    def next_block(self) -> None:
+        """Write what the block reads first whose indices the emitter has as its block's."""
+        lines: dict[str, None] = {}
+        for block in self._emitter.analysis.order:
+            self._values.block = block
+            for node in self._ssa.blocks[block].nodes:
+                if _meets(node):
+                    return self._ask(lines, _BLOCK_LINES)
+                request = self._of_block(node)
+                if request is not None:
+                    lines |= dict.fromkeys(self._lines(request))
+        return self._ask(lines, _BLOCK_LINES)
+
+    def before(self, node: Operation) -> None:
+        """Write what a stream goes on with, of which ``node`` is a load that comes next."""
+        distance = self._streams.get(node)
+        if distance is None:
+            return
+        access = self._emitter.memory.access(node)
+        memory = self._emitter.memory
+        if memory.is_scalar(access) and memory.reaches(access, distance):
+            self._ask(self._lines(Request(access, distances=(distance,))), _TURN_LINES)
+
+    def after(self, node: Operation, access: Access | None = None) -> None:
+        """Write what ``node``, which has just been written, loads in the next turn of its loop;
+        ``access``: with others, as one."""
+        request = self._of_turn(node, access) if self._turns else None
+        if request is not None:
+            self._ask(self._lines(request), _TURN_LINES)
+
+    def _ask(self, lines: Iterable[str], most: int) -> None:
+        for pointer in list(dict.fromkeys(lines))[:most]:
+            self._emitter.text.prefetch(pointer)
+
+    def _of_block(self, node: Operation | Merge) -> Request | None:
+        shapes = self._emitter.analysis.shapes
+        address = _address(node)
+        if address is None or not isinstance(shapes[address], Affine):
+            return None
+        assert isinstance(node, Operation)
+
+        def first_turn(words: Recomputed, phi: Phi) -> bool:
+            body = self._ssa.graph.loops.get(phi.block, frozenset())
+            first = [source for block, source in phi.arguments.items() if block not in body]
+            if not body or len(first) != 1 or not words.collect(first[0]):
+                return False
+            words.steps.append({phi: first[0]})
+            return True
+
+        words = Recomputed(
+            self._values,
+            frozenset(self._ssa.blocks),
+            at_hand=lambda value: False,
+            replace=first_turn,
+            suits=lambda shape: isinstance(shape, Affine),
+            most=_BLOCK_WORDS,
+        )
+        found, access = words.collect(address), self._emitter.memory.access(node)
+        indices = (s.instruction.sreg for s in words.steps if isinstance(s, Operation))
+        if not found or not rows.contiguous(access) or _BLOCK_INDICES.isdisjoint(indices):
+            return None
+        return Request(access, words.steps, self._first_turns(access))
+
+    def _first_turns(self, access: Access) -> range:
+        """Return how far behind the first turn's row those of the next ones are."""
+        home = self._ssa.graph.innermost_loop[self._values.block]
+        for phi in self._ssa.blocks[home].phis if home != -1 else ():
+            around = _around(phi, self._ssa.graph.loops[home])
+            if around is None or step_of(self._ssa, access.address, phi.result) is None:
+                continue
+            step = step_of(self._ssa, around, phi.result)
+            if step:
+                return range(0, _BLOCK_TURNS * step, step)
+        return range(1)
+
+    def _of_turn(self, node: Operation, access: Access | None) -> Request | None:
+        body, address = self._loop_with_meeting(), _address(node)
+        if body is None or address is None:
+            return None
+        phis: dict[Phi, Source] = {}
+
+        def next_turn(words: Recomputed, phi: Phi) -> bool:
+            around = _around(phi, body) if self._ssa.graph.loops.get(phi.block) == body else None
+            if around is None or isinstance(self._emitter.analysis.shapes[phi.result], Vector):
+                return False
+            phis[phi] = around
+            return True
+
+        words, before = (
+            Recomputed(
+                self._values,
+                body,
+                at_hand=lambda value: wraps.is_at_hand(self._values, value),
+                replace=next_turn,
+                suits=_may_be_rows,
+                most=_TURN_WORDS,
+            )
+            for _ in range(2)
+        )
+        if not words.collect(address) or not phis:
+            return None
+        following = dict(phis)
+        if not all(map(before.collect, following.values())):
+            return None
+        access = access or self._emitter.memory.access(node)
+        if not isinstance(access.shape, Vector) and not rows.contiguous(access):
+            return None
+        return Request(access, [*before.steps, following, *words.steps])
+
+    def _loop_with_meeting(self) -> frozenset[int] | None:
+        """Return the innermost loop here if lanes meet in it."""
+        header = self._ssa.graph.innermost_loop[self._values.block]
+        if header == -1:
+            return None
+        body = self._ssa.graph.loops[header]
+        if header not in self._meeting:
+            nodes = (node for block in body for node in self._ssa.blocks[block].nodes)
+            self._meeting[header] = any(
+                isinstance(n, Operation) and EFFECTS[n.instruction.op].stops for n in nodes
+            )
+        return body if self._meeting[header] else None
+
+    def _lines(self, request: Request) -> Iterator[str]:
+        """Yield pointers into the lines of a request."""
+        with self._emitter.untested():
+            scope = self._values.mark()
+            recomputed.write(self._emitter, request.steps)
+            starts = list(self._starts(request.access))
+            scope.roll_back()
+        moved = self._emitter.memory.pointers.moved
+        for start, places in starts:
+            for distance in request.distances:
+                yield from (moved(start, distance + place) for place in places)
+
+    def _starts(self, access: Access) -> Iterator[tuple[str, Sequence[int]]]:
+        """Yield pointers, and how far behind each there are lines that an access reads."""
+        pointers, strips = self._emitter.memory.pointers, range(self._values.strips)
+        shape, size = access.shape, self._emitter.text.width * access.element_bytes * access.count
+        if not isinstance(shape, Vector) and not shape.stride:
+            uniform = isinstance(shape, Affine) and shape.uniform
+            yield from (
+                (pointers.of_strip(access, n), (0,)) for n in strips[: 1 if uniform else None]
+            )
+        elif isinstance(shape, Affine) and rows.contiguous(access):
+            places = {n for far in shape.offsets for n in range(far, far + size, _LINE_BYTES)}
+            lines = sorted({n // _LINE_BYTES * _LINE_BYTES for n in places})
+            yield pointers.of_strip(access, None), lines
+        elif rows.contiguous(access):
+            yield from ((pointers.of_strip(access, n), range(0, size, _LINE_BYTES)) for n in strips)
+        elif (found := wraps.firsts(self._values, access)) is not None:
+            for address in found.addresses:
+                yield pointers.at(access, address), range(0, size, _LINE_BYTES)
+
+
+def _address(node: Operation | Merge) -> Value | None:
+    """Return the address of a load that requests may be written for."""
+    if not isinstance(node, Operation) or node.instruction.op is not Op.LD:
+        return None
+    if node.instruction.space is not Space.GLOBAL or node.instruction.volatile:
+        return None
+    address = node.sources[0]
+    return address if isinstance(address, Value) else None
+
+
+def _around(phi: Phi, body: frozenset[int]) -> Source | None:
+    """Return a phi's number in the next turn of ``body``, where there is one for all lanes."""
+    around = [source for block, source in phi.arguments.items() if block in body]
+    return around[0] if len(around) == 1 else None
+
+
+def _meets(node: Operation | Merge) -> bool:
+    effects = EFFECTS[node.instruction.op] if isinstance(node, Operation) else None
+    return effects is not None and (effects.stops or effects.collective)
+
+
+def _may_be_rows(shape: LaneShape) -> bool:
+    return not isinstance(shape, Vector) or shape.hoped is not None
