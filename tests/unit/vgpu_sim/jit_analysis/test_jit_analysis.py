@@ -13,6 +13,7 @@ from support.kernels import barrier_kernels
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.analysis.assumptions import Extended
 from vgpu_sim.exec.jit.analysis.nans import NanPlan
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.ir import ssa
@@ -207,7 +208,7 @@ def test_a_widened_index_is_tested_unless_alignment_proves_it() -> None:
     for offset, count in ((0, 0), (1, 1)):
         form = ssa.build(kernel(offset))
         analysis = Analysis(form, Geometry((64, 1, 1), 16, 1), assume_guards=False)
-        assert len(analysis.checked) == count
+        assert [type(one) for one in analysis.assumptions.values()] == [Extended] * count
 
 
 def test_canonical_nans_wait_for_the_store() -> None:
@@ -357,5 +358,5 @@ def test_a_question_is_answered_once(name: str) -> None:
     assert (assuming is exact) == (not assuming.assumed)
     assert bool(assuming.assumed) == (name == "vecadd")
     fresh = Analysis(form, _TILE, assume_guards=False)
-    assert (fresh.shapes, fresh.checked) == (exact.shapes, exact.checked)
+    assert (fresh.shapes, fresh.assumptions) == (exact.shapes, exact.assumptions)
     assert analyse(form, Geometry(_TILE.block, 16, 1), assume_guards=False) is not exact

@@ -1,11 +1,14 @@
-"""What the fast version presumes of edges and tiles, and loops that are written out."""
+"""What the fast version assumes of edges and tiles, and loops that are written out."""
 
+from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.analysis.assumptions import Chosen, Fallback, Summed
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.planning import unrolled
@@ -35,15 +38,19 @@ def global_loads(analysis: Analysis) -> list[tuple[ssa.Operation, object]]:
     ]
 
 
+def kinds(analysis: Analysis) -> Mapping[type, int]:
+    return Counter(map(type, analysis.assumptions.values()))
+
+
 def test_wrapped_columns_are_neighbours_where_no_group_is_at_an_edge() -> None:
     _, function = kernel("life")
     form = ssa.build(function)
     geometry = Geometry(_BLOCK, 16, 16)
     fast = Analysis(form, geometry, assume_guards=True)
-    assert len(fast.presumed) == 4  # the columns left and right, the rows above and below
+    assert kinds(fast)[Chosen] == 4  # the columns left and right, the rows above and below
     assert all(isinstance(s, PerStrip) and s.stride == 1 for _, s in global_loads(fast))
     exact = Analysis(form, geometry, assume_guards=False)
-    assert not exact.presumes
+    assert not exact.falls_back(Fallback.MASKS)
     assert sum(isinstance(s, Vector) for _, s in global_loads(exact)) == 6
 
 
@@ -52,7 +59,7 @@ def test_rows_of_a_tile_are_found_in_strips() -> None:
     form = unrolled.build(function, _BLOCK)
     assert not form.graph.loops
     fast = Analysis(form, Geometry(_BLOCK, 16, 16), assume_guards=True)
-    assert (len(fast.presumed), len(fast.wrapping)) == (8, 2)
+    assert (kinds(fast)[Chosen], kinds(fast)[Summed]) == (8, 2)
     for _, shape in global_loads(fast):
         assert isinstance(shape, Vector)
         assert shape.linear is not None

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from vgpu_sim.exec.jit.memory import wraps
+from vgpu_sim.exec.jit.values import assumption_tests
 from vgpu_sim.isa import DataType, Literal
 
 _LANES = 4
@@ -57,7 +57,7 @@ def test_a_wrap_is_noticed_exactly_where_there_is_one(kind: DataType) -> None:
         for number in range(least, most + 1):
             reached = [number + lane * stride for lane in range(_LANES)]
             wanted = min(reached) < least or max(reached) + further > most
-            found = wraps.wrapped(
+            found = assumption_tests.wrapped(
                 cast("Any", _Values(number, stride)), Literal(0), kind, further, 0
             )
             assert (found == "true") == wanted, (stride, further, number)

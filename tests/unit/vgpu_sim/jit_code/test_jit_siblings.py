@@ -3,9 +3,9 @@
 import pytest
 
 from support.kernels import waiting_kernels
+from vgpu_sim.exec.jit.analysis import siblings
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.ir.ssa import Operation
-from vgpu_sim.exec.jit.memory import siblings
 from vgpu_sim.isa import Op
 
 LD = "ld.global.u32 %r{place}, [%d{place}];"

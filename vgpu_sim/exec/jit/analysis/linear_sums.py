@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Sequence
 
+from vgpu_sim.exec.jit.analysis.assumptions import OfGroup, Summed
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.numbers import fold
 from vgpu_sim.exec.jit.shapes import linear_algebra
@@ -13,23 +14,23 @@ _FOLLOWED = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.MAD, Op.SHL, Op.CVT))
 
 
 class Sums:
-    """Sums of ``traced`` values. ``wrapping`` are the widenings of such sums, with the wide sum and
-    whether it is signed: that no lane wraps around there needs a test, and ``may_restart``."""
+    """Sums of ``traced`` values. Where such a sum is extended, ``assumptions`` gets that no lane
+    wraps around there, which needs ``may_restart``."""
 
     def __init__(
         self,
         algebra: Algebra,
         traced: Container[Value | None],
         may_restart: Callable[[Operation], bool],
+        assumptions: dict[Operation, OfGroup],
     ) -> None:
         self._algebra = algebra
         self._traced = traced
         self._may_restart = may_restart
-        self.wrapping: dict[Operation, tuple[Linear, bool]] = {}
+        self._assumptions = assumptions
 
     def of(self, node: Operation, shapes: list[LaneShape], widths: Sequence[int]) -> Linear | None:
         """Return how lanes are made of what they share, where the operation says so."""
-        self.wrapping.pop(node, None)
         instruction, result = node.instruction, node.results[0]
         type_ = fold.result_type(instruction)
         if result not in self._traced or result is None or type_.bits != result.bits:
@@ -75,7 +76,7 @@ class Sums:
         wide = linear_algebra.widen(narrow, 64, is_signed=type_.is_signed)
         if wide is None or type_.bits != 32 or not self._may_restart(node):
             return None
-        self.wrapping[node] = wide, type_.is_signed
+        self._assumptions[node] = Summed(wide, type_.is_signed)
         return wide
 
     def _sum_of(self, source: Source, shape: LaneShape, bits: int) -> Linear | None:

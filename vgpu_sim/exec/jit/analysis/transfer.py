@@ -4,7 +4,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from vgpu_sim.exec.jit.analysis import collective_shapes, comparison_shapes, lane_bits, presumed
+from vgpu_sim.exec.jit.analysis import choices, collective_shapes, comparison_shapes, lane_bits
+from vgpu_sim.exec.jit.analysis.assumptions import Chosen, Extended, OfGroup
 from vgpu_sim.exec.jit.analysis.linear_sums import Sums
 from vgpu_sim.exec.jit.analysis.special_shapes import special_shapes
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Source, Value
@@ -70,12 +71,11 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
 
 
 class Transfer:
-    """Elements of results. ``checked`` collects widenings that need a test at run time, and
-    ``presumed`` choices that do, with the operand that all lanes are to take (see ``presumed``).
+    """Elements of results, and, in ``assumptions``, what they assume of lanes.
 
-    ``sums`` says of ``traced`` values how lanes are made of what they share. ``may_be_own`` says of
-    a load whether it may be one of local memory, ``may_presume`` of a choice by which comparison it
-    goes, if it may be presumed. ``numbers`` are results that thread indices say (``ranges``).
+    ``traced``: values that are followed through sums of what lanes share. ``may_be_own``: whether a
+    load may be one of local memory. ``may_choose``: the comparison that a choice goes by, if it may
+    be assumed to fall alike. ``numbers``: results that follow from thread indices (``ranges``).
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Transfer:
         lookup: Lookup,
         may_restart: Callable[[Operation], bool],
         may_be_own: Callable[[Operation], bool],
-        may_presume: Callable[[Operation], tuple[Operation, bool] | None],
+        may_choose: Callable[[Operation], tuple[Operation, bool] | None],
         traced: Container[Value | None] = (),
         numbers: Mapping[Value, int] = MappingProxyType({}),
     ) -> None:
@@ -93,11 +93,10 @@ class Transfer:
         self._lookup = lookup
         self._may_restart = may_restart
         self._may_be_own = may_be_own
-        self._may_presume = may_presume
+        self._may_choose = may_choose
         self._numbers = numbers
-        self.checked: set[Operation] = set()
-        self.presumed: dict[Operation, int] = {}
-        self.sums = Sums(algebra, traced, may_restart)
+        self.assumptions: dict[Operation, OfGroup] = {}
+        self._sums = Sums(algebra, traced, may_restart, self.assumptions)
         self._special = special_shapes(self._algebra, geometry)
 
     def merge(self, node: Merge, block: int) -> LaneShape | None:
@@ -121,6 +120,7 @@ class Transfer:
         if any(shape is None for shape in shapes):
             return [None] * len(node.results)
         known = [shape for shape in shapes if shape is not None]
+        self.assumptions.pop(node, None)
         if instruction.op is Op.SETP:
             return comparison_shapes.results(self._algebra, node, known, widths)
         if EFFECTS[instruction.op].collective:
@@ -146,7 +146,7 @@ class Transfer:
         register_bits = node.results[0].bits
         result = self._single(node, known, widths, register_bits, block)
         if isinstance(result, Vector) and result.lanes is None and result.linear is None:
-            result = replace(result, linear=self.sums.of(node, known, widths))
+            result = replace(result, linear=self._sums.of(node, known, widths))
         return [result]
 
     def _loaded(self, node: Operation, shapes: list[LaneShape]) -> LaneShape:
@@ -233,14 +233,13 @@ class Transfer:
     def _selected(self, node: Operation, shapes: list[LaneShape], block: int) -> LaneShape:
         place = self._taken_by_all(node, shapes, block)
         if place is None:
-            self.presumed.pop(node, None)
             return self._choose(shapes[2], shapes[0], shapes[1])
-        self.presumed[node] = place
+        self.assumptions[node] = Chosen(place)
         return shapes[place]
 
     def _taken_by_all(self, node: Operation, shapes: list[LaneShape], block: int) -> int | None:
-        """Return the operand that all lanes are presumed to take."""
-        found, place = self._may_presume(node), presumed.going_on(shapes[0], shapes[1])
+        """Return the operand that all lanes are assumed to take."""
+        found, place = self._may_choose(node), choices.going_on(shapes[0], shapes[1])
         if found is None or place is None or isinstance(shapes[2], Affine):
             return None
         test, inverse = found
@@ -249,7 +248,7 @@ class Transfer:
         if a is None or b is None or compare is None:
             return None
         holds = (place == 0) != inverse
-        return place if presumed.relation(compare, (a, b), holds=holds) else None
+        return place if choices.relation(compare, (a, b), holds=holds) else None
 
     def _shift_left(self, shapes: list[LaneShape], bits: int) -> LaneShape | None:
         count = scalar_of(shapes[1])
@@ -307,13 +306,14 @@ class Transfer:
         instruction = node.instruction
         is_signed, bits = instruction.type.is_signed, instruction.type.bits
         a, b = shapes[:2]
+        source = node.sources[0]
         if scalar_of(a) is not None:
-            a, b = b, a
+            a, b, source = b, a, node.sources[1]
         factor = scalar_of(b)
         if factor is None:
             product = self._algebra.generic([a, b])
         else:
-            wide = self._checked_widening(node, a, bits, 2 * bits, is_signed)
+            wide = self._extended(node, a, 2 * bits, Extended(source, instruction.type))
             factor = signed(factor, bits) if is_signed else factor
             product = self._algebra.scale(wide, factor, 2 * bits)
         if instruction.op is Op.MAD:
@@ -328,16 +328,16 @@ class Transfer:
             return self._fill(self._algebra.generic([shape]), node, register_bits)
         if target.bits <= source.bits:
             return self._fill(self._algebra.truncate(shape, target.bits), node, register_bits)
-        wide = self._checked_widening(node, shape, source.bits, target.bits, source.is_signed)
+        wide = self._extended(node, shape, target.bits, Extended(node.sources[0], source))
         return self._fill(wide, node, register_bits)
 
-    def _checked_widening(
-        self, node: Operation, shape: LaneShape, source: int, target: int, is_signed: bool
+    def _extended(
+        self, node: Operation, shape: LaneShape, bits: int, assumption: Extended
     ) -> LaneShape:
-        wide, needs_check = self._widen(
-            shape, source, target, is_signed, may_check=self._may_restart(node)
-        )
-        (self.checked.add if needs_check else self.checked.discard)(node)
+        kind, may_assume = assumption.kind, self._may_restart(node)
+        wide, assumes = self._widen(shape, kind.bits, bits, kind.is_signed, may_assume=may_assume)
+        if assumes:
+            self.assumptions[node] = assumption
         return wide
 
     def _widen(
@@ -347,7 +347,7 @@ class Transfer:
         target: int,
         is_signed: bool,
         *,
-        may_check: bool = False,
+        may_assume: bool = False,
     ) -> tuple[LaneShape, bool]:
         algebra = self._algebra
         rows = algebra.lanes(shape, source)
@@ -368,7 +368,7 @@ class Transfer:
             high - low >= 1 << source
         ):  # a lane may wrap around twice, which no question of ends sees
             return Vector(), False
-        return (shape, True) if may_check else (Vector(hoped=PerStrip(shape.stride)), False)
+        return (shape, True) if may_assume else (Vector(hoped=PerStrip(shape.stride)), False)
 
     def _fill(self, shape: LaneShape, node: Operation, register_bits: int) -> LaneShape:
         """Return a result of the instruction's type in a register of another width."""

@@ -5,9 +5,10 @@ branches whose condition differs between lanes, and repeats until nothing change
 read outside a loop which its lanes leave in different iterations is a ``Vector`` there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from vgpu_sim.exec.jit.analysis import known_guards, presumed
+from vgpu_sim.exec.jit.analysis import choices, known_guards
+from vgpu_sim.exec.jit.analysis.assumptions import Fallback, OfGroup
 from vgpu_sim.exec.jit.analysis.transfer import Transfer
 from vgpu_sim.exec.jit.ir import block_order, divergence
 from vgpu_sim.exec.jit.ir.ssa import (
@@ -24,7 +25,6 @@ from vgpu_sim.exec.jit.numbers import ranges
 from vgpu_sim.exec.jit.numbers.local_reach import own_loads
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, Vector
-from vgpu_sim.exec.jit.shapes.linear import Linear
 from vgpu_sim.isa import Literal, Op, Space, is_visible
 
 _UNDECIDED = None
@@ -50,12 +50,9 @@ class Analysis:
 
     ``assume_guards``: treat branches at the top that only end threads as never taken (the fast
     version of a function; whoever runs it tests that all lanes stay). ``assumed`` has their blocks.
-    ``checked`` are the widenings whose result holds only while no lane of the group wraps around;
-    emitted code must test that and start over in the exact version. There are none where it cannot
-    (``may_restart``). ``clears_shared`` says that shared memory may have been written by then.
-    ``presumed`` are choices that the fast version takes to fall alike for all lanes, with the
-    operand, and ``wrapping`` sums whose lanes must not wrap around: tested likewise, before a start
-    over in a version that presumes nothing.
+    ``assumptions`` are what results hold under: emitted code tests them, and a group for which one
+    does not hold starts over. There are none where it cannot (``may_restart``). ``clears_shared``
+    says that shared memory may have been written by then.
     """
 
     def __init__(
@@ -79,41 +76,34 @@ class Analysis:
         self.clears_shared = False
         self._restartable = self._find_restartable() if may_restart else frozenset()
         own = own_loads(ssa)
-        self._choices = presumed.candidates(ssa) if assume_guards else frozenset()
+        self._choices = choices.candidates(ssa) if assume_guards else frozenset()
         self._transfer = Transfer(
             self.algebra,
             geometry,
             self.shape,
             self.may_restart,
             own.__contains__,
-            self._may_presume,
-            presumed.addresses(ssa) if assume_guards else (),
+            self._may_choose,
+            choices.addresses(ssa) if assume_guards else (),
             ranges.single(ssa, geometry.block),
         )
         self._run()
 
     @property
-    def checked(self) -> set[Operation]:
-        return self._transfer.checked
+    def assumptions(self) -> Mapping[Operation, OfGroup]:
+        return self._transfer.assumptions
 
-    @property
-    def wrapping(self) -> dict[Operation, tuple[Linear, bool]]:
-        return self._transfer.sums.wrapping
+    def falls_back(self, to: Fallback) -> bool:
+        """Return whether a group may have to start over in that version."""
+        return any(one.fallback is to for one in self.assumptions.values())
 
     @property
     def scatters(self) -> bool:
-        """Whether something may be presumed, or is: an address that differs anyhow by lane."""
-        addresses = presumed.addresses(self.ssa)
-        return self.presumes or any(isinstance(self.shapes[v], Vector) for v in addresses)
-
-    @property
-    def presumes(self) -> bool:
-        """Whether a group may have to start over in a version that presumes nothing."""
-        return bool(self.presumed or self.wrapping)
-
-    @property
-    def presumed(self) -> dict[Operation, int]:
-        return self._transfer.presumed
+        """Whether a choice or sum may be assumed, or is: an address that differs anyhow by lane."""
+        addresses = choices.addresses(self.ssa)
+        return self.falls_back(Fallback.MASKS) or any(
+            isinstance(self.shapes[v], Vector) for v in addresses
+        )
 
     def shape(self, source: Source, block: int, bits: int) -> LaneShape | None:
         """Return the shape of ``source`` as ``block`` sees it, cut or zero-extended to ``bits``.
@@ -143,10 +133,10 @@ class Analysis:
         """Return whether nothing that memory can see has happened when ``node`` runs."""
         return node in self._restartable
 
-    def _may_presume(self, node: Operation) -> tuple[Operation, bool] | None:
+    def _may_choose(self, node: Operation) -> tuple[Operation, bool] | None:
         if node not in self._choices or not self.may_restart(node):
             return None
-        return presumed.comparison(self.ssa, node)
+        return choices.comparison(self.ssa, node)
 
     def _seen_from(self, value: Value, shape: LaneShape, block: int) -> LaneShape:
         if self.algebra.lanes(shape, value.bits) is not None:
@@ -161,9 +151,7 @@ class Analysis:
     def _run(self) -> None:
         while True:
             self.shapes = {}
-            self._transfer.checked.clear()
-            self._transfer.presumed.clear()
-            self._transfer.sums.wrapping.clear()
+            self._transfer.assumptions.clear()
             self._fixpoint()
             branches = {
                 block.index

@@ -15,6 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from vgpu_sim.exec.jit.analysis import nans
+from vgpu_sim.exec.jit.analysis.assumptions import Fallback
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.control import block_indices
 from vgpu_sim.exec.jit.control.nodes import Nodes
@@ -28,7 +29,7 @@ from vgpu_sim.exec.jit.memory import combined_sums, shared_memory
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
 from vgpu_sim.exec.jit.memory.lowering import Memory
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
-from vgpu_sim.exec.jit.planning import row_order
+from vgpu_sim.exec.jit.planning import row_order, versions
 from vgpu_sim.exec.jit.planning.plan import Plan
 from vgpu_sim.exec.jit.progress import polling_loops, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
@@ -68,17 +69,13 @@ class Assembler:
         self._functions: list[str] = []
         self._exact_needed = False
         waits = stops.waits(ssa) or stops.lanes_wait(ssa, geometry)
-        self._together = waits or any(stops.collectives(ssa))
+        self._together = versions.meets(ssa, geometry)
         # How many lanes a group has that comes to barriers which are counted; 0: none does.
         self.counts = geometry.span if stops.counted(ssa, geometry) else 0
         self.polls = polling_loops.waits(ssa)
         # Whether groups are called one by one.
         self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)
-        # Where every group lacks lanes no version is for whole groups.
-        if self._together and geometry.always_lacks:
-            self.fast = Analysis(ssa, geometry, assume_guards=plan.versioned, may_restart=False)
-        else:
-            self.fast = analyse(ssa, geometry, assume_guards=plan.versioned)
+        self.fast = versions.fast(ssa, geometry, versioned=plan.versioned)
         # How wide the sums are that may wait; 0: none may.
         self._combined = 0
         if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
@@ -274,7 +271,7 @@ class Assembler:
             self._function("partial_version", self._partial_analysis(), whole=False)
             self._call(text, "partial_version", "%first", "stop")
             text.jump("grouped")
-        if self.fast.checked and not self._together:
+        if self.fast.falls_back(Fallback.LANES) and not self._together:
             begin("restart")
             self._call_exact(text, self.fast)
         text.begin("grouped")
@@ -303,7 +300,7 @@ class Assembler:
         """Write what the fast version of lanes that meet leads to."""
         wanted = {
             "masked": self._needs_masked(),
-            "restart": bool(self.fast.checked),
+            "restart": self.fast.falls_back(Fallback.LANES),
             "partial": self._sometimes_lacks,
         }
         labels = [label for label, needed in wanted.items() if needed]
@@ -319,7 +316,7 @@ class Assembler:
     def _needs_masked(self) -> bool:
         """Return whether a group may be at an edge, or lanes at an assumed guard."""
         blocks = self._ssa.blocks
-        return self.fast.presumes or any(
+        return self.fast.falls_back(Fallback.MASKS) or any(
             (condition := blocks[b].condition) is not None and not self.fast.uniform(condition, b)
             for b in self.fast.assumed
         )
@@ -382,7 +379,7 @@ class Assembler:
         text.begin("start")
         block = ("%cx", "%cy", "%cz")
         self._version(text, analysis, "%first", block, "grouped", whole=whole)
-        if analysis.checked:
+        if analysis.falls_back(Fallback.LANES):
             text.begin("restart")
             self._call_exact(text, analysis)
         text.begin("grouped")

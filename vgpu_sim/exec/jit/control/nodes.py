@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from vgpu_sim.exec.jit.analysis import siblings
+from vgpu_sim.exec.jit.analysis.assumptions import Family
 from vgpu_sim.exec.jit.control.prefetch import Prefetch
 from vgpu_sim.exec.jit.emission.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.exec.jit.ir.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
-from vgpu_sim.exec.jit.memory import adjacent_loads, siblings
+from vgpu_sim.exec.jit.memory import adjacent_loads
 from vgpu_sim.exec.jit.planning import sum_chains
 from vgpu_sim.exec.jit.text.masks import Mask
 from vgpu_sim.exec.jit.values.environment import Form
@@ -61,11 +63,10 @@ class Nodes:
     def _ordered(self, block: SsaBlock) -> Sequence[Operation | Merge]:
         """What is tested, and what it needs, comes first, so that one branch tests it all."""
         analysis = self._emitter.analysis
-        presumed = analysis.presumed.keys() | analysis.wrapping.keys()
         home = {r: node for node in block.nodes for r in results_of(node)}
         early: set[Operation | Merge] = set()
         for node in block.nodes:
-            if node not in analysis.checked and node not in presumed:
+            if node not in analysis.assumptions:
                 continue
             needed: set[Operation | Merge] = set()
             pending: list[Operation | Merge] = [node]
@@ -84,7 +85,7 @@ class Nodes:
             self._emitter.flush()
             if node.guard is not None:
                 mask, occupied = self._narrowed(mask, node.guard), False
-        self._emitter.test_wrapping(node)
+        self._emitter.assume(node)
         self._prefetch.before(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
         self._prefetch.after(node)
@@ -93,7 +94,7 @@ class Nodes:
         self._emitter.flush()
         return self._emitter.memory.load_together(loads)
 
-    def _family(self, family: siblings.Family) -> bool:
+    def _family(self, family: Family) -> bool:
         self._emitter.flush()
         access = self._emitter.memory.load_family(family)
         if access is not None:

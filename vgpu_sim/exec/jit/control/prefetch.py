@@ -2,7 +2,7 @@
 
 A processor fetches what goes on in equal steps, and what the next some hundred instructions read.
 Three kinds of loads are out of its sight. A request is a load, the steps that compute its address
-once more, with other numbers in place of phis, and the distances behind it that are asked for:
+once more, with other numbers in place of phis, and the distances behind it that are requested:
 
 ==========  ===================================  ============================  ================
 kind        loads                                in place of a phi             distance
@@ -17,7 +17,7 @@ processor gets to the next block's reads when that is over. Its block index take
 one's. Rows that are the same in each block are there already.
 
 *Next turn*: a tile is copied to shared memory, lanes meet, compute with it and meet again. Rows of
-a tile are a row of the matrix apart. In the last turn rows behind the last ones are asked for.
+a tile are a row of the matrix apart. In the last turn these are rows behind the last ones.
 
 *Stream*: see ``streams``.
 
@@ -51,8 +51,8 @@ _BLOCK_INDICES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: the lines that ``access`` reads once ``steps`` have been computed, and
-    those as far behind it, in bytes, as ``distances``."""
+    """The lines to request: those that ``access`` reads once ``steps`` have been computed, and
+    those that lie ``distances`` bytes behind them."""
 
     access: Access
     steps: Sequence[Step] = ()
@@ -63,7 +63,7 @@ class Prefetch:
     """Writes the requests of one function version."""
 
     def __init__(self, emitter: Emitter, *, turns: bool = False) -> None:
-        """``turns``: the next turn of loops in which lanes meet is asked for."""
+        """``turns``: request rows of the next turn of loops in which lanes meet."""
         self._emitter = emitter
         self._values = emitter.values
         self._ssa = emitter.analysis.ssa
@@ -78,11 +78,11 @@ class Prefetch:
             self._values.block = block
             for node in self._ssa.blocks[block].nodes:
                 if _meets(node):
-                    return self._ask(lines, _BLOCK_LINES)
+                    return self._request(lines, _BLOCK_LINES)
                 request = self._of_block(node)
                 if request is not None:
                     lines |= dict.fromkeys(self._lines(request))
-        return self._ask(lines, _BLOCK_LINES)
+        return self._request(lines, _BLOCK_LINES)
 
     def before(self, node: Operation) -> None:
         """Write what a stream goes on with, of which ``node`` is a load that comes next."""
@@ -92,16 +92,16 @@ class Prefetch:
         access = self._emitter.memory.access(node)
         memory = self._emitter.memory
         if memory.is_scalar(access) and memory.reaches(access, distance):
-            self._ask(self._lines(Request(access, distances=(distance,))), _TURN_LINES)
+            self._request(self._lines(Request(access, distances=(distance,))), _TURN_LINES)
 
     def after(self, node: Operation, access: Access | None = None) -> None:
         """Write what ``node``, which has just been written, loads in the next turn of its loop;
         ``access``: with others, as one."""
         request = self._of_turn(node, access) if self._turns else None
         if request is not None:
-            self._ask(self._lines(request), _TURN_LINES)
+            self._request(self._lines(request), _TURN_LINES)
 
-    def _ask(self, lines: Iterable[str], most: int) -> None:
+    def _request(self, lines: Iterable[str], most: int) -> None:
         for pointer in list(dict.fromkeys(lines))[:most]:
             self._emitter.text.prefetch(pointer)
 
@@ -195,11 +195,10 @@ class Prefetch:
 
     def _lines(self, request: Request) -> Iterator[str]:
         """Yield pointers into the lines of a request."""
-        with self._emitter.untested():
-            scope = self._values.mark()
-            recomputed.write(self._emitter, request.steps)
-            starts = list(self._starts(request.access))
-            scope.roll_back()
+        scope = self._values.mark()
+        recomputed.write(self._emitter, request.steps)
+        starts = list(self._starts(request.access))
+        scope.roll_back()
         moved = self._emitter.memory.pointers.moved
         for start, places in starts:
             for distance in request.distances:

@@ -26,8 +26,8 @@ _COMPUTED: Final = frozenset(
 class Recomputed:
     """Collects, in ``steps``, what some numbers are computed by within ``body``, in order.
 
-    ``at_hand`` says which values need no computation, ``replace`` collects what a phi needs,
-    ``suits`` says which shapes may be computed again. There are ``most`` + 1 operations at most.
+    ``at_hand``: whether a value needs no computation. ``replace`` collects what a phi needs.
+    ``suits``: whether a number of this shape may be computed again. ``most``: operations, less one.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Recomputed:
         else:
             within = _is_computed(node) and len(self.steps) <= self._most
             found = within and all(map(self.collect, node.sources))
-            if found and not isinstance(shape, Vector):  # of these ``wraps`` says the first lanes
+            if found and not isinstance(shape, Vector):  # of these ``wraps`` has first lanes
                 self.steps.append(node)
         if found:
             self._done.add(node)

@@ -3,8 +3,8 @@
 A processor sees by itself that a load goes on in equal steps, and fetches what comes next. Beside
 loads that go anywhere (``x[column[i]]``) it often does not, above all where compilers have written
 several turns as one, so that each load passes over what its neighbours read: the loop then waits
-for memory on every new line. Rows of one sparse matrix follow each other in memory: what is asked
-for beyond the end of one is mostly the next one's.
+for memory on every new line. Rows of one sparse matrix follow each other in memory: what is
+requested beyond the end of one is mostly the next one's.
 """
 
 import functools

@@ -41,7 +41,7 @@ def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     same = result is not None and result.bits == bits
     scalar = values.types[result] if result is not None and same else integer(bits)
     clean = not same or node in emitter.nans.cleaning
-    sure = emitter.presumed(node)
+    sure = emitter.chosen(node)
 
     def compute(form: Form, strip: int) -> tuple[str, str]:
         if sure is not None:

@@ -8,14 +8,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from vgpu_sim.exec.jit.analysis.assumptions import Family
 from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
-from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, siblings, wraps
+from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, wraps
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, each_lane
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
+from vgpu_sim.exec.jit.values import assumption_tests
 from vgpu_sim.exec.jit.values.environment import Form, Values
 
 Columns = list[list[str]]
@@ -105,7 +107,7 @@ class Loads:
         return columns
 
     def family(
-        self, access: Access, alone: Sequence[Access], family: siblings.Family
+        self, access: Access, alone: Sequence[Access], family: Family
     ) -> list[list[str]] | None:
         """Load all that ``alone`` load as one ``access`` unless an index wraps around; return, for
         each strip, the vectors of all; None: that would be no better."""
@@ -116,16 +118,18 @@ class Loads:
         if not wraps.is_readable(values, family.index):
             return None
         kind, most = family.kind, family.most
-        tests = [wraps.wrapped(values, family.index, kind, most, strip) for strip in strips]
+        tests = [
+            assumption_tests.wrapped(values, family.index, kind, most, strip) for strip in strips
+        ]
         if firsts is not None:
-            beyond = wraps.any_of(text, [firsts.wrapped, *tests])
+            beyond = assumption_tests.any_of(text, [firsts.wrapped, *tests])
             return self._unless_wrapped(access, replace(firsts, wrapped=beyond), None, alone)
 
         def in_rows() -> list[str]:
             pointers = [self._pointers.of_lanes(access, strip, 0) for strip in strips]
             return [n for p in pointers for n in lane_rows.load(text, p, access.scalar)[1]]
 
-        return self._either(access, wraps.any_of(text, tests), in_rows, None, alone)
+        return self._either(access, assumption_tests.any_of(text, tests), in_rows, None, alone)
 
     def _unless_wrapped(
         self,

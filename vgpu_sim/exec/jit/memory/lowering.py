@@ -7,10 +7,11 @@ Where an access goes, and that it goes nowhere else, is ``pointers``' part, loca
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from vgpu_sim.exec.jit.analysis.assumptions import Family
 from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir.ssa import Operation, Value
-from vgpu_sim.exec.jit.memory import adjacent_loads, rows, siblings
+from vgpu_sim.exec.jit.memory import adjacent_loads, rows
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.memory.combined_sums import Table
 from vgpu_sim.exec.jit.memory.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
@@ -97,7 +98,7 @@ class Memory:
         self._define(access.node, lambda place, _form, strip: columns[strip][place])
         return True
 
-    def load_family(self, family: siblings.Family) -> Access | None:
+    def load_family(self, family: Family) -> Access | None:
         """Write loads of all lanes that are one unless an index wraps around, and return that one;
         None where they are better written each by itself."""
         alone = [self.access(node) for node in family.loads]

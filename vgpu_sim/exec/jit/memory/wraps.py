@@ -1,7 +1,7 @@
-"""Rows unless an index wraps around: lanes whose extended 32-bit numbers nobody starts over for.
+"""Rows unless an index wraps around (``Row``): lanes whose extended 32-bit numbers may.
 
 ``a[row * n + k + tid.x]`` is a row of memory in all but the lanes where its 32 bits wrap around.
-Where a group may start over, that is tested once and its lanes presumed (``Analysis.checked``).
+Where a group may start over, that is tested once for all accesses (``Extended``).
 Behind a barrier that others have come to, or in a loop with one, a group may not: there an address
 is a vector of which is known what it would be if nothing wrapped (``Vector.hoped``). An access
 computes the first lane's address once more, as a scalar, and asks on the way whether a lane of its
@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from vgpu_sim.exec.jit.analysis import assumptions
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.numbers import fold
-from vgpu_sim.exec.jit.shapes.lane_shapes import PerStrip, Vector, scalar_of, signed
-from vgpu_sim.exec.jit.text.writer import Text, constant, integer
+from vgpu_sim.exec.jit.shapes.lane_shapes import Vector, scalar_of, signed
+from vgpu_sim.exec.jit.text.writer import integer
+from vgpu_sim.exec.jit.values import assumption_tests
 from vgpu_sim.exec.jit.values.environment import Form, Values
 from vgpu_sim.isa import DataType, MulMode, Op
 
@@ -33,12 +35,10 @@ class Firsts:
 
 def firsts(values: Values, access: Access) -> Firsts | None:
     """Write what tells whether an access is one of rows; None: it is none, or cannot be told."""
-    shape = access.shape
-    if not isinstance(shape, Vector) or not isinstance(shape.hoped, PerStrip):
+    size = access.element_bytes * access.count
+    if not assumptions.is_row(access.shape, size, values.text.width):
         return None
-    if access.where is not Where.GLOBAL or values.text.width == 1:
-        return None
-    if shape.hoped.stride != access.element_bytes * access.count:
+    if access.where is not Where.GLOBAL:
         return None
     found = _Strip(values, 0)
     leaves = list(found.leaves(access.address))
@@ -49,42 +49,7 @@ def firsts(values: Values, access: Access) -> Firsts | None:
         one = _Strip(values, strip)
         addresses.append(one.read(access.address, 64))
         tests += one.tests
-    return Firsts(tuple(addresses), any_of(values.text, tests))
-
-
-def any_of(text: Text, tests: list[str]) -> str:
-    """Return whether a test holds."""
-    found = tests[0]
-    for test in tests[1:]:
-        found = text.let(f"or i1 {found}, {test}")
-    return found
-
-
-def wrapped(values: Values, source: Source, kind: DataType, further: int, strip: int) -> str:
-    """Return whether some lane's number of 32 bits wraps around, or would ``further`` on."""
-    text, narrow = values.text, integer(kind.bits)
-    shape = values.shape(source, kind.bits)
-    if not isinstance(shape, Vector):
-        reach = shape.stride * (text.width - 1)
-        if abs(reach) + further >= 1 << kind.bits:
-            return "true"
-        number = values.read(source, narrow, Form.SCALAR, strip)
-        if reach < 0:
-            number = text.let(f"add {narrow} {number}, {reach}")
-        relation, last = _last(kind, abs(reach) + further)
-        return text.let(f"icmp {relation} {narrow} {number}, {last}")
-    numbers = values.read(source, narrow, Form.VECTOR, strip)
-    relation, last = _last(kind, further)
-    type_, flags = text.type_of(narrow, vector=True), text.type_of("i1", vector=True)
-    beyond = text.let(f"icmp {relation} {type_} {numbers}, splat ({narrow} {last})")
-    packed = text.let(f"bitcast {flags} {beyond} to {integer(text.width)}")
-    return text.let(f"icmp ne {integer(text.width)} {packed}, 0")
-
-
-def _last(kind: DataType, span: int) -> tuple[str, str]:
-    """Return how a number is compared with the last one that ``span`` may be added to."""
-    most = (1 << (kind.bits - 1)) - 1 if kind.is_signed else (1 << kind.bits) - 1
-    return "sgt" if kind.is_signed else "ugt", constant(most - span, integer(kind.bits))
+    return Firsts(tuple(addresses), assumption_tests.any_of(values.text, tests))
 
 
 def is_at_hand(values: Values, source: Source | None) -> bool:
@@ -190,7 +155,7 @@ class _Strip:
         assert kind is not None
         text, narrow = self._values.text, integer(kind.bits)
         number = self._values.read(source, narrow, Form.SCALAR, self._strip)
-        self.tests.append(wrapped(self._values, source, kind, 0, self._strip))
+        self.tests.append(assumption_tests.wrapped(self._values, source, kind, 0, self._strip))
         extension = "sext" if kind.is_signed else "zext"
         return text.let(f"{extension} {narrow} {number} to i64")
 

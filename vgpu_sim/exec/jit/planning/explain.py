@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from vgpu_sim.exec.jit.analysis.assumptions import Fallback
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.planning import choose, forms, row_order, tiers
+from vgpu_sim.exec.jit.planning import choose, forms, row_order, tiers, versions
 from vgpu_sim.exec.jit.planning.plan import Block, Plan
 from vgpu_sim.exec.jit.progress import polling_loops, stops
 from vgpu_sim.exec.jit.shapes.geometry import Geometry, Padding
@@ -48,12 +49,28 @@ def explain(function: Function, block: Block) -> Iterator[tuple[str, str]]:
     loops, divergence = form.graph.loops, analysis.divergence
     yield "loops", f"{len(loops)}, {len(divergence.loops)} of them left lane by lane"
     yield "branches that part lanes", str(len(divergence.branches))
-    versions = "one for groups that no guard ends, one with masks" if plan.versioned else "one"
-    yield "versions", versions
+    described = "one for groups that no guard ends, one with masks" if plan.versioned else "one"
+    yield "versions", described
+    yield from _assumed(form, plan, geometry)
     yield "passes", "short list, level 1" if plan.tier else "none, level 0"
     early = forms.build(function, block, best=False)
     narrow, reason = tiers.first(early, block, llvm.vector_bits())
     yield "first tier", f"{_narrow(narrow)}: {reason}"
+
+
+_FALLS_BACK: Final = {
+    Fallback.MASKS: "else the group starts over, with masks",
+    Fallback.LANES: "else the group starts over, lane by lane",
+    Fallback.APART: "else each lane or load by itself",
+}
+
+
+def _assumed(form: ssa.SsaFunction, plan: Plan, geometry: Geometry) -> Iterator[tuple[str, str]]:
+    """Say what the fast version assumes of lanes, and what runs where that does not hold."""
+    analysis = versions.fast(form, geometry, versioned=plan.versioned)
+    found = Counter(type(one) for one in versions.assumed(analysis))
+    for kind, count in found.items():
+        yield "assumes", f"{_count(count, 'time')}: {kind.text}; {_FALLS_BACK[kind.fallback]}"
 
 
 def _products(form: ssa.SsaFunction, geometry: Geometry) -> Iterator[tuple[str, str]]:

@@ -244,6 +244,10 @@ class Algebra:
             return PerStrip(signed(a.stride, bits))
         return self.affine(a.offsets, a.stride, a.constant, a.align, bits)
 
+    def may_wrap(self, shape: "Affine | PerStrip") -> bool:
+        """Return whether a lane may wrap around while the first one does not."""
+        return shape.stride != 0 and not (isinstance(shape, Affine) and self.fits(shape))
+
     def fits(self, a: Affine) -> bool:
         """Return whether alignment proves that no lane wraps around, signed or unsigned."""
         low, high = self.extent(a)

@@ -1,10 +1,9 @@
-"""Choices that the fast version presumes to fall alike for all lanes: no group is at an edge.
+"""Choices that may be assumed to fall alike for all lanes: no group is at an edge (``Chosen``).
 
 An index that is clamped or wraps around at an edge (``x == 0 ? width - 1 : x - 1``) is that of
 neighbours in all groups but those at the edge. In the fast version such a choice is the operand
-that goes on with the lanes; one test of the group's first and last number says whether it is, and a
-group at an edge starts over in a version that presumes nothing. So it must not have done anything
-that anybody sees. What is presumed is what an address is made of: all else gains nothing by it.
+that goes on with the lanes; one test of the group's first and last number shows whether it is. Only
+choices that an address is made of are assumed: all else gains nothing by it.
 """
 
 from vgpu_sim.exec.jit.ir.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, sources_of

@@ -1,7 +1,7 @@
 """Loads whose 32-bit indices are a known number apart: neighbours, unless one of them wraps around.
 
 ``a[i * n + j]``, ``a[i * n + j + 1]`` and so on by ``int`` are sums that may wrap around each by
-itself, so that each has an address of its own and nobody knows that a lane reads a row. Where the
+itself, so that each has an address of its own and no lane is known to read a row. Where the
 indices are the same sum but for a constant, one question does for all: whether the first one of
 each lane lies so far below the end of its type that the last one does not wrap around. Then they
 are one load of a row of each lane, else each is a load of its own.
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from vgpu_sim.exec.jit.analysis.assumptions import Family
 from vgpu_sim.exec.jit.ir.ssa import (
     Merge,
     Operation,
@@ -30,17 +31,6 @@ _MOST_PARTS: Final = 12
 _MOST_WORDS: Final = 64
 _BITS: Final = 32
 Nodes = Sequence[Operation | Merge]
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """Loads by their addresses, of one element each, and the first one's index, of ``kind``; the
-    last one's is ``most`` further."""
-
-    loads: tuple[Operation, ...]
-    index: Value
-    kind: DataType
-    most: int
 
 
 @dataclass(frozen=True, slots=True)
