@@ -18,17 +18,14 @@ def _returns(library: Library, function: Function) -> str:
     return function.returns or library.status
 
 
-def _refusal(library: Library, function: Function) -> Iterator[str]:
+def _refusal(library: Library, function: Function) -> str:
     """Return the statements by which a function that is not supported answers."""
     returns = _returns(library, function)
     if returns.endswith("*"):
-        yield f"  errno = {library.unsupported};"
-        yield "  return NULL;"
-    elif function.returns == "int" or (returns != "void" and library.sets_errno):
-        yield f"  errno = {library.unsupported};"
-        yield "  return -1;"
-    elif returns != "void":
-        yield f"  return {library.unsupported};"
+        return f"errno = {library.unsupported}; return NULL"
+    if function.returns == "int" or (returns != "void" and library.sets_errno):
+        return f"errno = {library.unsupported}; return -1"
+    return "return" if returns == "void" else f"return {library.unsupported}"
 
 
 def render_api(library: Library) -> str:
@@ -72,24 +69,25 @@ def _traced(library: Library, parameter: Parameter) -> Iterator[tuple[str, str]]
         yield f"{parameter.name}.{field}", value
 
 
-def _stub(library: Library, function: Function) -> Iterator[str]:
-    yield f"EXPORT {_stub_declaration(library, function)} {{"
-    # Before it may end the program. The arguments are not known here.
-    call = f'tsr_trace("{function.symbol}", "", NULL, {library.unsupported}, tsr_now_ns())'
-    yield f"  if (__builtin_expect(tsr_trace_fd >= 0, 0)) {call};"
-    if library.says_unsupported:
-        yield "  static uint32_t said;"
-        yield f'  tsr_unsupported("{function.symbol}", "{library.unsupported}", &said);'
-    else:
-        yield f'  tsr_end_if_strict("{function.symbol}", "was called");'
-    yield from _refusal(library, function)
-    yield "}"
+def _stub(library: Library, function: Function) -> str:
+    """Return the macro that defines a function that is not supported: see unsupported.h."""
+    macro = "TSR_UNSUPPORTED" if library.says_unsupported else "TSR_UNSUPPORTED_QUIET"
+    several = library.later_nodes(function.version)
+    where = f"_IN({_nodes(function.version)}, " if several else "("
+    returns, answer = _returns(library, function), _refusal(library, function)
+    return f"{macro}{where}{returns}, {function.symbol}, {library.unsupported}, {answer})"
 
 
-def _stub_declaration(library: Library, function: Function) -> str:
-    """Return a declaration without parameters: whatever it is called with, nothing reads it."""
-    returns = _returns(library, function)
-    return f"{returns}{'' if returns.endswith('*') else ' '}{function.symbol}(void)"
+def _nodes(version: str) -> str:
+    """Return the macro that puts a symbol into a version node and into those that keep it."""
+    return f"TSR_FROM_{version.replace('.', '_')}"
+
+
+def _node_macros(library: Library) -> Iterator[str]:
+    for version in library.versions:
+        if several := library.later_nodes(version):
+            also = " ".join(f"TSR_ALSO_IN(symbol, {node})" for node in several)
+            yield f"#define {_nodes(version)}(symbol) TSR_FIRST_IN(symbol, {version}) {also}"
 
 
 def _entry(library: Library, function: Function) -> Iterator[str]:
@@ -137,18 +135,18 @@ def render_entry(library: Library) -> str:
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f'#include "{header}"' for header in sorted(headers)]
     lines += ["", '#define EXPORT __attribute__((visibility("default")))']
-    # The stubs take whatever they are called with; nothing reads it.
+    lines += _node_macros(library)
     for function in library.functions:
-        shape = _declaration(library, function, "")
-        if not function.kind:
-            shape = _stub_declaration(library, function)
-        several = library.later_nodes(function.version)
-        lines.append(f"EXPORT {shape}{f' TSR_OF_NODES({function.symbol})' if several else ''};")
+        if function.kind:
+            several = library.later_nodes(function.version)
+            nodes = f" TSR_OF_NODES({function.symbol})" if several else ""
+            lines.append(f"EXPORT {_declaration(library, function, '')}{nodes};")
+    lines += ["", *(_stub(library, function) for function in refused)]
     for function in library.functions:
-        lines += ["", *(_entry if function.kind else _stub)(library, function)]
-        if several := library.later_nodes(function.version):
-            lines.append(f"TSR_FIRST_IN({function.symbol}, {function.version})")
-            lines += (f"TSR_ALSO_IN({function.symbol}, {node})" for node in several)
+        if function.kind:
+            lines += ["", *_entry(library, function)]
+            if library.later_nodes(function.version):
+                lines.append(f"{_nodes(function.version)}({function.symbol})")
     return "\n".join([*lines, ""])
 
 

@@ -34,7 +34,13 @@ def test_every_function_of_a_library_is_generated_once(sources, generated):
     made = library.load(sources)
     folder = generated / sources.name
     assert {path.name for path in folder.iterdir()} == set(outputs.sources(made))
-    entry = re.findall(r"^EXPORT .*?(\w+)\(.*{$", (folder / "entry.c").read_text(), re.MULTILINE)
+    text = (folder / "entry.c").read_text()
+    implemented = re.findall(r"^EXPORT .*?(\w+)\(.*{$", text, re.MULTILINE)
+    macro = r"^TSR_UNSUPPORTED(?:_QUIET\(|_IN\(\w+, |\()[^,]+, (\w+), \w+, .*\)$"
+    unsupported = re.findall(macro, text, re.MULTILINE)
+    assert len(unsupported) == text.count("TSR_UNSUPPORTED")  # one line each
+    assert unsupported == [function.symbol for function in made.functions if not function.kind]
+    entry = implemented + unsupported
     assert sorted(entry) == sorted(function.symbol for function in made.functions)
     exported = re.findall(r"^    (\w+);$", (folder / "exports.map").read_text(), re.MULTILINE)
     assert sorted(exported) == sorted([*entry, *made.data])
