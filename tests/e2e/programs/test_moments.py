@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.cluster.kubectl import Cluster, until
+from support.cluster.kubelet_settings import default_status_period
 
 Manifest = Callable[..., dict[str, Any]]
 PROFILE = "2g.20gb"
@@ -28,19 +29,37 @@ LAYOUTS = (
 )
 MOMENTS = [10, pytest.param(200, marks=pytest.mark.soak)]
 SOAK = [pytest.param(200, marks=pytest.mark.soak)]
+# At an unconfigured kubelet's status period, which is five times that of the demo's nodes.
+SLOW = [pytest.param(50, marks=(pytest.mark.soak, pytest.mark.alone))]
+LATE = f"OutOfgpu.tessera.dev/mig-{PROFILE}"
+LATE_AT_MOST = 2
+"""How many pods of a test at that period a busy kubelet may refuse: see ADR 108, "What remains"."""
+
+
+def gpu_nodes(cluster: Cluster) -> list[str]:
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return sorted(str(one["metadata"]["name"]) for one in nodes)
 
 
 @pytest.fixture
 def node(whole_cluster: Cluster) -> str:
-    nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    return str(min(one["metadata"]["name"] for one in nodes))
+    return gpu_nodes(whole_cluster)[0]
 
 
-@pytest.fixture(autouse=True)
-def layouts(whole_cluster: Cluster) -> Iterator[None]:
-    yield
-    for author in ("author-a", "author-b"):
-        whole_cluster.delete("miglayout", author)
+@pytest.fixture
+def flipped(whole_cluster: Cluster) -> Iterator[str]:
+    """The name of the layout that flips, which is deleted afterwards."""
+    yield "flipped"
+    whole_cluster.delete("miglayout", "flipped")
+
+
+@pytest.fixture
+def authors(whole_cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """The names of two authors' layouts, which are deleted afterwards."""
+    names = ("author-a", "author-b")
+    yield names
+    for name in names:
+        whole_cluster.delete("miglayout", name)
 
 
 def edit(
@@ -83,9 +102,12 @@ class Stream:
             self._made = names.stop
             self._cluster.apply(*(self._make(f"moment-{number}") for number in names))
 
-    def failures(self) -> list[str]:
-        """Return what is said of pods that failed."""
-        return [_why(one) for one in self.pods() if one["status"].get("phase") == "Failed"]
+    def failures(self, late_at_most: int = 0) -> list[str]:
+        """Return the reasons of pods that failed, but for so many that their kubelet saw too late."""
+        failed = [one for one in self.pods() if one["status"].get("phase") == "Failed"]
+        late = [one for one in failed if one["status"].get("reason") == LATE]
+        excused = late if len(late) <= late_at_most else []
+        return [_why(one) for one in failed if one not in excused]
 
     def outcomes(self) -> Counter[str]:
         return Counter(str(one["status"].get("phase")) for one in self.pods())
@@ -97,54 +119,134 @@ def _why(pod: dict[str, Any]) -> str:
     return f"{pod['metadata']['name']}: {status.get('reason')} {status.get('message')} {ended}"
 
 
-@pytest.mark.parametrize("moments", MOMENTS)
-def test_no_pod_fails_while_a_layout_flips(
-    whole_cluster: Cluster, namespace: Cluster, sample_pod: Manifest, node: str, moments: int
+def flip(
+    cluster: Cluster,
+    stream: Stream,
+    node: str,
+    layout: str,
+    moments: int,
+    longest_s: float,
+    late_at_most: int = 0,
 ) -> None:
-    """Pods always wait for a slice that one layout has and the next one has not."""
+    """Flip a layout so many times while pods wait for a slice of it; none may fail."""
     drawn = random.Random(moments)
-    edit(whole_cluster, node, WITHOUT, "author-a")
-
-    def make(name: str) -> dict[str, Any]:
-        pod = sample_pod(name, node=node, profile=PROFILE)
-        pod["spec"]["containers"][0]["command"] = ["true"]  # so that slices are soon free again
-        return pod
-
-    stream = Stream(namespace, make)
     for moment in range(moments):
         stream.keep_waiting(5)
-        edit(whole_cluster, node, WITHOUT if moment % 2 else WITH, "author-a")
-        time.sleep(drawn.uniform(1.5, 4))
-        assert stream.failures() == []
-    edit(whole_cluster, node, WITH, "author-a")
+        edit(cluster, node, WITHOUT if moment % 2 else WITH, layout)
+        time.sleep(drawn.uniform(1.5, longest_s))
+        assert stream.failures(late_at_most) == []
+    edit(cluster, node, WITH, layout)
     until(lambda: not stream.outcomes()["Pending"], 120)
     until(lambda: not stream.outcomes()["Running"], 60)
-    assert stream.failures() == []
+    print(dict(stream.outcomes()))
+    assert stream.failures(late_at_most) == []
     assert stream.outcomes()["Succeeded"] >= 5
 
 
-@pytest.mark.parametrize("edits", SOAK)
-def test_no_pod_fails_while_two_authors_edit(
-    whole_cluster: Cluster, namespace: Cluster, sample_pod: Manifest, node: str, edits: int
-) -> None:
-    drawn = random.Random(edits)
+def flipped_pods(cluster: Cluster, sample_pod: Manifest, node: str) -> Stream:
+    """Return a stream of pods that end at once, so that their slices are soon free again."""
 
     def make(name: str) -> dict[str, Any]:
-        profile = drawn.choice(("1g.10gb", PROFILE, "3g.40gb", "7g.80gb"))
-        return sample_pod(name, "--n", "1024", "--seconds", drawn.choice("038"), profile=profile)
+        pod = sample_pod(name, node=node, profile=PROFILE)
+        pod["spec"]["containers"][0]["command"] = ["true"]
+        return pod
 
-    stream = Stream(namespace, make)
+    return Stream(cluster, make)
+
+
+def edit_by_turns(
+    cluster: Cluster,
+    stream: Stream,
+    node: str,
+    authors: tuple[str, str],
+    edits: int,
+    pauses_s: tuple[float, ...],
+) -> None:
+    """Edit and delete two authors' layouts of one GPU so many times; no pod may fail."""
+    drawn = random.Random(edits)
     for number in range(edits):
-        author = drawn.choice(("author-a", "author-b"))
+        author = drawn.choice(authors)
         if drawn.random() < 0.12:
-            whole_cluster.delete("miglayout", author)
+            cluster.delete("miglayout", author)
         else:
             rollout = {
                 "onInUse": drawn.choice(("Wait", "Evict")),
                 "deadlineSeconds": drawn.choice((5, 30, 600)),
             }
-            edit(whole_cluster, node, drawn.choice(LAYOUTS), author, **rollout)
+            edit(cluster, node, drawn.choice(LAYOUTS), author, **rollout)
         if number % 2:
             stream.add(1)
-        time.sleep(drawn.choice((0.3, 2, 4, 6)))
+        time.sleep(drawn.choice(pauses_s))
         assert stream.failures() == []
+    print(dict(stream.outcomes()))
+
+
+def pods_of_any_profile(cluster: Cluster, sample_pod: Manifest, node: str | None = None) -> Stream:
+    """Return a stream of pods that compute for some seconds on a slice of some size."""
+    drawn = random.Random(0)
+
+    def make(name: str) -> dict[str, Any]:
+        profile = drawn.choice(("1g.10gb", PROFILE, "3g.40gb", "7g.80gb"))
+        seconds = drawn.choice("038")
+        return sample_pod(name, "--n", "1024", "--seconds", seconds, node=node, profile=profile)
+
+    return Stream(cluster, make)
+
+
+@pytest.mark.parametrize("moments", MOMENTS)
+def test_no_pod_fails_while_a_layout_flips(
+    whole_cluster: Cluster,
+    namespace: Cluster,
+    sample_pod: Manifest,
+    node: str,
+    flipped: str,
+    moments: int,
+) -> None:
+    """Pods always wait for a slice that one layout has and the next one has not."""
+    edit(whole_cluster, node, WITHOUT, flipped)
+    stream = flipped_pods(namespace, sample_pod, node)
+    flip(whole_cluster, stream, node, flipped, moments, longest_s=4)
+
+
+@pytest.mark.parametrize("edits", SOAK)
+def test_no_pod_fails_while_two_authors_edit(
+    whole_cluster: Cluster,
+    namespace: Cluster,
+    sample_pod: Manifest,
+    node: str,
+    authors: tuple[str, str],
+    edits: int,
+) -> None:
+    stream = pods_of_any_profile(namespace, sample_pod)
+    edit_by_turns(whole_cluster, stream, node, authors, edits, (0.3, 2, 4, 6))
+
+
+@pytest.mark.parametrize("moments", SLOW)
+def test_no_pod_fails_while_a_layout_flips_at_the_default_status_period(
+    whole_cluster: Cluster,
+    namespace: Cluster,
+    sample_pod: Manifest,
+    node: str,
+    flipped: str,
+    moments: int,
+) -> None:
+    """The kubelet of the node reports five times as late what it offers."""
+    with default_status_period(node):
+        edit(whole_cluster, node, WITHOUT, flipped)
+        stream = flipped_pods(namespace, sample_pod, node)
+        flip(whole_cluster, stream, node, flipped, moments, 13, LATE_AT_MOST)
+
+
+@pytest.mark.parametrize("edits", SLOW)
+def test_no_pod_fails_while_two_authors_edit_at_the_default_status_period(
+    whole_cluster: Cluster,
+    namespace: Cluster,
+    sample_pod: Manifest,
+    authors: tuple[str, str],
+    edits: int,
+) -> None:
+    """As above, on another node, so that both tests can run at the same time by hand."""
+    other = gpu_nodes(whole_cluster)[-1]
+    with default_status_period(other):
+        stream = pods_of_any_profile(namespace, sample_pod, other)
+        edit_by_turns(whole_cluster, stream, other, authors, edits, (0.3, 2, 6, 14))
