@@ -2,13 +2,16 @@
 
 import dataclasses
 import json
+import os
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from support.processes.gpud_process import gpud
-from vgpu_sim.cli.smi import command
+from vgpu_sim.cli.smi import command, view
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
+from vgpu_sim.hal import admin
 
 TOKEN = bytes(32)
 
@@ -244,3 +247,32 @@ def test_a_node_without_devices_is_6(monkeypatch):
 
 def test_layouts_exclude_each_other():
     assert CliRunner().invoke(command.command, ["-L", "--json"]).exit_code == 2
+
+
+def context_of(pod_uid: str, running_since_ns: int) -> admin.Context:
+    """A context of this process, with figures that do not matter here."""
+    figures = (1 << 20, 1, 10, 20, 5, "k" if running_since_ns else "", running_since_ns)
+    return admin.Context(7, os.getpid(), 1000, pod_uid, *figures, {})
+
+
+def test_what_runs_has_run_for_tenths_of_seconds_and_what_does_not_for_none(monkeypatch):
+    """A kernel that began later than the last look, as clocks are read one by one, runs for 0."""
+    now_ns = 50 * 10**9
+    monkeypatch.setattr(view.time, "monotonic_ns", lambda: now_ns)
+    since = {0: None, 1: 50.0, now_ns - 1_260_000_000: 1.3, now_ns: 0.0, now_ns + 10**9: 0.0}
+    shown = {begin: view._process(context_of("", begin), {}).running_seconds for begin in since}
+    assert shown == since
+
+
+def test_a_process_has_the_name_of_its_pod_and_of_no_other():
+    names = {"a": "team/first", "b": "team/second"}
+    holders = [view._process(context_of(uid, 0), names).holder for uid in ("b", "a", "gone", "")]
+    assert holders == ["team/second", "team/first", "gone", ""]
+
+
+def test_a_process_is_named_by_its_first_argument_where_it_is_there():
+    own = view._process(context_of("", 0), {})
+    (first, *_) = Path("/proc/self/cmdline").read_bytes().split(b"\0")
+    assert own.name == first.decode()[:128]
+    gone = dataclasses.replace(context_of("", 0), client_pid=2**22 + 1)  # beyond pid_max
+    assert view._process(gone, {}).name is None
