@@ -2,6 +2,7 @@
 
 import ctypes
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -161,8 +162,12 @@ def find(
     kind=FaultKind.ADDRESS,
     p=None,
     kernel: str = KERNEL,
+    **others,
 ):
-    """Look for the thread that touches byte ``at`` of what begins at the data."""
+    """Look for the thread that touches byte ``at`` of what begins at the data.
+
+    ``others`` are fields of the fault.
+    """
     text = kernel.replace("BODY", body)
     if body == FROM_THE_TOP:  # a jump to the first word, and nothing behind it
         text = text.replace("    ld.param.u64", "TOP:\n    ld.param.u64").replace("    ret;", "")
@@ -183,7 +188,7 @@ def find(
         aperture_base=begin - begin % (1 << 20),
         launch=FaultedLaunch((8, 1, 1), (64, 1, 1), block, 0, 0, 16, 0),
     )
-    found = jit_threads.find(module, function, words, fault)
+    found = jit_threads.find(module, function, words, replace(fault, **others))
     return None if found is None else (found.thread, found.address - begin)
 
 
@@ -227,6 +232,57 @@ def test_what_is_loaded_counts_and_what_is_not_known_names_nobody() -> None:
 def test_a_misaligned_access_is_found_by_its_alignment() -> None:
     begin = ctypes.addressof(DATA)
     assert find(GUARDED, 2, kind=FaultKind.MISALIGNED, p=begin + 2) == ((0, 0, 0), 2)
+
+
+PAIRS = """
+    mul.wide.u32 %rd1, %r3, 8;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.v2.u32 [%rd2], {%r4, %r4};
+"""
+TILE = """
+    mul.lo.u32 %r5, %r3, 8;
+    st.shared.v2.u32 [%r5], {%r4, %r4};
+"""
+
+
+@pytest.mark.parametrize(
+    ("pieces", "thread"),
+    [
+        ([(0, 256)], 32),
+        ([(0, 257)], 32),
+        ([(0, 264)], 33),
+        ([(0, 255)], 31),
+        ([(0, 252)], 31),
+        ([(0, 248)], 31),
+        ([(0, 100), (100, 156)], 32),
+        ([(100, 156), (0, 100)], 32),
+        ([(0, 101), (100, 156)], 32),
+        ([(0, 100), (101, 155)], 12),
+        ([(0, 100), (104, 152)], 12),
+        ([(4, 252)], 0),
+        ([], 0),
+    ],
+)
+def test_an_access_is_right_if_pieces_of_memory_hold_all_of_it(
+    pieces: list[tuple[int, int]], thread: int
+) -> None:
+    """Thread i stores eight bytes at 8 i; the first that is not all in memory has faulted."""
+    begin = ctypes.addressof(DATA)
+    mapped = tuple((begin + at, size) for at, size in pieces)
+    assert find(PAIRS, None, mapped=mapped) == ((thread, 0, 0), 8 * thread)
+    assert find(PAIRS, 8 * thread, mapped=mapped) == ((thread, 0, 0), 8 * thread)
+
+
+@pytest.mark.parametrize(
+    ("room", "thread"), [(256, 32), (257, 32), (255, 31), (249, 31), (248, 31), (264, 33), (0, 0)]
+)
+def test_an_access_to_shared_memory_is_right_if_the_block_has_all_of_it(
+    room: int, thread: int
+) -> None:
+    at = 8 * thread - ctypes.addressof(DATA)  # addresses of shared memory count from 0
+    assert find(TILE, at, shared=True, shared_bytes=room) == ((thread, 0, 0), at)
+    assert find(TILE, at - 8, shared=True, shared_bytes=room) is None
+    assert find(TILE, at + 7, shared=True, shared_bytes=room) == ((thread, 0, 0), at)
 
 
 ROUND = """
