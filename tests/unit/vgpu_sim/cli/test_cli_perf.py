@@ -352,3 +352,19 @@ def test_a_board_that_no_donors_were_chosen_for_is_named() -> None:
     found = perf("validate", "--unseen", "--board", "gb200")
     assert found.exit_code == 2
     assert "no donors were chosen for gb200" in found.output
+
+
+@pytest.mark.parametrize("boards", ["h200,a30", "a30,h200", "a30,h200,a30"])
+def test_each_column_has_the_causes_of_its_own_board(boards: str) -> None:
+    """A cause that one board's time lacks is 0 in its column: the A30 has no learned residual."""
+    question = ["gemm", *GEMM[3:]]
+    stacks = {
+        name: json.loads(perf("predict", *question, "--board", name, "--json").output)["stack_us"]
+        for name in boards.split(",")
+    }
+    assert stacks["h200"].keys() - stacks["a30"].keys()
+    table = perf("compare", "--boards", boards, *question).output.splitlines()
+    shown = {line[:30].strip(): line[30:].split() for line in table if line.startswith("  ")}
+    for cause in stacks["h200"].keys() | stacks["a30"].keys():
+        values = [stacks[name].get(cause, 0) for name in boards.split(",")]
+        assert [float(one) for one in shown[cause]] == pytest.approx(values, abs=0.006), cause
