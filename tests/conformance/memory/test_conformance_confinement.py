@@ -20,8 +20,9 @@ from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.memory import shared_memory
-from vgpu_sim.exec.jit.numbers import provenance
+from vgpu_sim.exec.jit.numbers import known, known_values
 from vgpu_sim.exec.jit.target import llvm
 from vgpu_sim.exec.jit.values.launch import MISALIGNED_OFFSET_BYTES
 from vgpu_sim.isa import (
@@ -90,7 +91,7 @@ def test_masks_of_parts_say_that_code_was_not_skipped(name: str, plan: jit.Plan 
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
-def test_alignment_costs_nothing_where_provenance_shows_it(path: Path) -> None:
+def test_alignment_costs_nothing_where_the_pointer_shows_it(path: Path) -> None:
     """It is asked of the parameters, before all loops."""
     for module in _kernels(path):
         text = _text(module, (32, 8, 1), jit.Plan(16, 4))
@@ -314,21 +315,20 @@ def _unshown(seeds: range) -> int:
 
 
 def test_a_float_bounded_by_its_integer_source_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    true_rule = provenance.Provenance._find
+    true_rule = known_values.KnownValues._result
 
-    def rule(self: provenance.Provenance, node: object) -> provenance.Fact:
-        instruction = getattr(node, "instruction", None)
-        source = instruction.source_type if instruction is not None else None
-        if source is not None and source.is_integer and source.bits < 64:
-            return provenance.Number(1 << source.bits, 1)
-        return true_rule(self, node)  # type: ignore[arg-type]
+    def rule(self: known_values.KnownValues, node: ssa.Operation, bits: int) -> known.Known:
+        source = node.instruction.source_type
+        if source is not None and source.is_integer and source.bits < bits:
+            return known.between(0, 1 << source.bits, bits)
+        return true_rule(self, node, bits)
 
-    monkeypatch.setattr(provenance.Provenance, "_find", rule)
+    monkeypatch.setattr(known_values.KnownValues, "_result", rule)
     assert _unshown(range(280, 320)) >= 2
 
 
 def test_a_distance_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance.Pointer, "confined", lambda *_: True)
+    monkeypatch.setattr(known_values.Pointer, "confined", lambda *_: True)
     assert _unshown(range(40)) >= 2
 
 
@@ -337,7 +337,7 @@ def test_a_bound_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     b.store(D.B32, b.address(b.parameter(0), b.special(SpecialRegister.CTAID_X), 64), Literal(7))
     module = b.module()
     clamp_proof.prove(_text(module, (64, 1, 1), jit.Plan(16, 1)))
-    monkeypatch.setattr(provenance, "BOUND_BYTES", 1 << 39)
+    monkeypatch.setattr(known_values, "BOUND_BYTES", 1 << 39)
     with pytest.raises(clamp_proof.NotShown):
         clamp_proof.prove(_text(module, (64, 1, 1), jit.Plan(16, 1)))
 

@@ -71,6 +71,19 @@ def test_every_shape(where: str, lanes: str, access: str) -> None:
     compare(module, [cells, bytes(2048)], (2, 1, 1), _BLOCK, _PLANS)
 
 
+@pytest.mark.parametrize(("first", "then"), [("%g", "%a"), ("%a", "%g")])
+def test_a_pointer_that_changes_its_space_around_a_loop(first: str, then: str) -> None:
+    """Where it comes from at the loop's entry says nothing of the next turn."""
+    loop = f"""mov.b64 %e, {first}; mov.u32 %k, 0; mov.u32 %v1, 0; AGAIN:
+        ld.u32 %v2, [%e]; add.u32 %v1, %v1, %v2; mov.b64 %e, {then};
+        mad.wide.u32 %e, %t, 4, %e; add.u32 %k, %k, 1; setp.lt.u32 %q, %k, 3; @%q bra AGAIN;
+        st.global.u32 [%o], %v1;"""
+    body = _PROLOGUE.replace("BASE", loop)
+    module = compile_verified(kernel(body, ".param .u64 pa, .param .u64 po", registers=_REGISTERS))
+    cells = np.random.default_rng(5).integers(0, 256, 1024, np.uint8).tobytes()
+    compare(module, [cells, bytes(2048)], (1, 1, 1), _BLOCK, _PLANS)
+
+
 def test_spaces_that_are_known_are_not_asked_for() -> None:
     """Only where the address may be of either there is a choice."""
     for where, chosen in (("shared", False), ("either by lane", True)):

@@ -9,7 +9,7 @@ from support.proofs import clamp_proof, ir_text
 from support.tools import prove_addresses
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit.numbers import provenance, trip_counts
+from vgpu_sim.exec.jit.numbers import trip_counts
 
 _HEAD = """.version 8.0
 .target sm_80
@@ -90,7 +90,7 @@ def test_a_wrong_bound_of_the_jit_is_noticed(shape: str, monkeypatch: pytest.Mon
     """A counter in steps of 1 may take 2^32 trips; the JIT is made to expect 2."""
     start, body, move = _SHAPES[shape]
     assert not _unshown(_texts(start, body, move.format(step=1)))  # confined at each access
-    monkeypatch.setattr(provenance, "most_trips", lambda *_: 2)
+    monkeypatch.setattr(trip_counts, "most_trips", lambda *_: 2)
     texts = _texts(start, body, move.format(step=1))
     assert _unshown(texts) == len(texts) > 0
 

@@ -17,7 +17,7 @@ Rooms, each of which imports only from those below it (docs/adr/0113-the-jit-has
     planning, arithmetic    the choice of a plan; operations as LLVM text
     progress                which lane groups may wait as one
     analysis                a shape for every value, the lanes that are read of it
-    numbers                 folding, ranges, bits, trips, provenance
+    numbers                 folding, known numbers, trips
     shapes                  strips and groups, the lattice of shapes
     ir, text, target        SSA form; LLVM text; LLVM and the processor
 

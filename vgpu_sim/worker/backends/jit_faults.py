@@ -2,12 +2,12 @@
 
 Native code confines addresses before it uses them, so the address at which it faults need not be
 the program's. Where the access was confined by the pointer that it is made from (see
-``exec.jit.numbers.provenance``), that pointer is a parameter of the launch and gives the
+``exec.jit.numbers.known_values``), that pointer is a parameter of the launch and gives the
 difference.
 """
 
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.numbers.provenance import Pointer, Provenance
+from vgpu_sim.exec.jit.numbers.known_values import Pointer, known_values
 from vgpu_sim.hal.compute.abi import FaultKind
 from vgpu_sim.hal.compute.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
 from vgpu_sim.hal.compute.ports import FaultSite, NativeFault, NativeSite
@@ -107,7 +107,7 @@ def _pointer(function: Function, word: int) -> Pointer | None:
     for block in form.blocks.values():
         for node in block.nodes:
             if isinstance(node, ssa.Operation) and node.word == word:
-                return Provenance(form).trace(node.sources[0])
+                return known_values(form).trace(node.sources[0])
     return None
 
 

@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal.hca_engine import HCA_WIRE_LANES, HcaWire
+from hca.binding.engine import Engine
+from hca.contract.hca_engine import HCA_WIRE_LANES, HcaWire
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""SSA form, value analysis, pointer provenance and plans: what the JIT knows before it writes a line."""
+"""SSA form, value analysis, known pointers and plans: what the JIT knows before it writes a line."""
 
 import operator
 import subprocess
@@ -17,7 +17,7 @@ from vgpu_sim.exec.jit.analysis.assumptions import Extended
 from vgpu_sim.exec.jit.analysis.nans import NanPlan
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis, analyse
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.numbers.provenance import Provenance
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.planning import choose
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
@@ -49,7 +49,7 @@ def accesses(function: Function, geometry: Geometry) -> list[tuple[str, LaneShap
     """Opcode, element of the address and confined origin of each access through global memory."""
     form = ssa.build(function)
     analysis = Analysis(form, geometry, assume_guards=True)
-    provenance = Provenance(form)
+    known = known_values(form)
     found = []
     for block in form.blocks.values():
         for node in block.nodes:
@@ -57,7 +57,7 @@ def accesses(function: Function, geometry: Geometry) -> list[tuple[str, LaneShap
                 continue
             if node.instruction.space is not Space.PARAM:
                 element = analysis.shape(node.sources[0], block.index, 64)
-                source = provenance.trace(node.sources[0])
+                source = known.trace(node.sources[0])
                 confined = source is not None and source.confined(node.instruction.displacement, 4)
                 origin = source.origin if source is not None and confined else None
                 assert element is not None

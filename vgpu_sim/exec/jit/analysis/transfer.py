@@ -75,7 +75,7 @@ class Transfer:
 
     ``traced``: values that are followed through sums of what lanes share. ``may_be_own``: whether a
     load may be one of local memory. ``may_choose``: the comparison that a choice goes by, if it may
-    be assumed to fall alike. ``numbers``: results that follow from thread indices (``ranges``).
+    be assumed to fall alike. ``numbers``: results that are one number (``known_values``).
     """
 
     def __init__(

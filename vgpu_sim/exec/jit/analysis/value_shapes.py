@@ -21,7 +21,7 @@ from vgpu_sim.exec.jit.ir.ssa import (
     Value,
     results_of,
 )
-from vgpu_sim.exec.jit.numbers import ranges
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.numbers.local_reach import own_loads
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Algebra, LaneShape, Vector
@@ -85,7 +85,7 @@ class Analysis:
             own.__contains__,
             self._may_choose,
             choices.addresses(ssa) if assume_guards else (),
-            ranges.single(ssa, geometry.block),
+            known_values(ssa, block=geometry.block).constants(),
         )
         self._run()
 

@@ -28,7 +28,7 @@ from vgpu_sim.exec.jit.ir.ssa import SsaFunction
 from vgpu_sim.exec.jit.memory import combined_sums, shared_memory
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
 from vgpu_sim.exec.jit.memory.lowering import Memory
-from vgpu_sim.exec.jit.numbers.provenance import Provenance
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.planning import row_order, versions
 from vgpu_sim.exec.jit.planning.plan import Plan
 from vgpu_sim.exec.jit.progress import polling_loops, stops
@@ -82,7 +82,7 @@ class Assembler:
             self._combined = combined_sums.element_bits(self.fast)
         self._by_rows = plan.tier > 0 and not self.stops and row_order.suits(ssa, geometry)
         self._offsets = {variable.name: variable.offset for variable in module.variables}
-        self._provenance = Provenance(ssa, self._offsets)
+        self._known = known_values(ssa, self._offsets)
 
     def text(self) -> str:
         """Return the whole module."""
@@ -172,7 +172,7 @@ class Assembler:
         masks = MaskWriter(text, analysis.geometry.strips)
         function, stack = self._ssa.function, has_stack(self._ssa.function)
         local = LocalMemory(text, store, masks, launch, function.local_bytes, has_stack=stack)
-        memory = Memory(text, store, masks, launch, self._provenance, local, table)
+        memory = Memory(text, store, masks, launch, self._known, local, table)
         specials = Specials(first, thread_indices.bases(text, analysis.geometry, first), block)
         return Emitter(text, store, memory, masks, launch, self._nans, specials, labels), local
 

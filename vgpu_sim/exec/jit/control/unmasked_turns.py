@@ -13,7 +13,7 @@ from typing import Final
 from vgpu_sim.exec.jit.control.loops import Blended, Entered, Loops, Reserved, Taken
 from vgpu_sim.exec.jit.ir.block_order import Level
 from vgpu_sim.exec.jit.ir.ssa import Operation, Phi
-from vgpu_sim.exec.jit.numbers.trip_counts import most_trips
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.progress import polling_loops
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
@@ -201,4 +201,4 @@ class WholeTurns:
         if any(types[value] == _ADDRESS for value in self._loops.live_out(level.blocks)):
             return True
         moving = any(types[phi.result] == _ADDRESS for phi in phis)
-        return moving and most_trips(self._ssa, level.header) is not None
+        return moving and known_values(self._ssa).most_trips(level.header) is not None

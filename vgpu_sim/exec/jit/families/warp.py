@@ -12,7 +12,7 @@ from vgpu_sim.exec.jit.arithmetic.warp_results import Gathered, Result, results
 from vgpu_sim.exec.jit.arithmetic.warps import LANES, WarpText, wide
 from vgpu_sim.exec.jit.emission.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.numbers import set_bits
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.progress import stops
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.exec.jit.text.masks import Mask
@@ -85,8 +85,8 @@ def _gather(emitter: Emitter, node: Operation, mask: Mask, strips: range) -> Gat
     clean = instruction.op is not Op.SHFL or node in emitter.nans.cleaning
     value = vector(node.sources[0], integer(instruction.type.bits), clean=clean)
     if instruction.op is Op.MATCH:
-        bits = set_bits.possible(emitter.analysis.ssa, node.sources[0], instruction.type.bits)
-        return Gathered(here, whole, members, each, value, possible=bits)
+        number = known_values(emitter.analysis.ssa).read(node.sources[0], instruction.type.bits)
+        return Gathered(here, whole, members, each, value, possible=number.possible)
     if instruction.op is not Op.SHFL:
         return Gathered(here, whole, members, each, value)
     b, c = node.sources[1:3]

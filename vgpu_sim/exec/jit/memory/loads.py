@@ -13,7 +13,7 @@ from vgpu_sim.exec.jit.analysis.comparison_outcomes import Comers
 from vgpu_sim.exec.jit.memory import lane_rows, neighbours, row_pieces, rows, wraps
 from vgpu_sim.exec.jit.memory.access import Access
 from vgpu_sim.exec.jit.memory.pointers import Pointers
-from vgpu_sim.exec.jit.numbers.provenance import Provenance
+from vgpu_sim.exec.jit.numbers.known_values import KnownValues
 from vgpu_sim.exec.jit.text.lane_loop import LaneOf, each_lane
 from vgpu_sim.exec.jit.text.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text
@@ -37,7 +37,7 @@ class Loads:
         values: Values,
         masks: MaskWriter,
         pointers: Pointers,
-        provenance: Provenance,
+        known: KnownValues,
         comers: Comers,
         read: LanesRead,
     ) -> None:
@@ -45,7 +45,7 @@ class Loads:
         self._values = values
         self._masks = masks
         self._pointers = pointers
-        self._provenance = provenance
+        self._known = known
         self._comers = comers
         self._rows = read
 
@@ -177,7 +177,7 @@ class Loads:
         coming = self._comers.to(self._values.block)
         if access.node.guard is not None:
             coming &= self._comers.passing(access.node.guard)
-        return row_pieces.of(self._values, self._pointers, self._provenance, access, coming)
+        return row_pieces.of(self._values, self._pointers, self._known, access, coming)
 
     def _load_pieces(self, access: Access, found: list[row_pieces.Piece], lanes: str | None) -> str:
         return row_pieces.load(self._text, self._masks, access, found, lanes)

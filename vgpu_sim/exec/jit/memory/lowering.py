@@ -19,8 +19,9 @@ from vgpu_sim.exec.jit.memory.loads import Loads
 from vgpu_sim.exec.jit.memory.local_memory import LocalMemory
 from vgpu_sim.exec.jit.memory.pointers import Pointers
 from vgpu_sim.exec.jit.memory.stores import Stores
+from vgpu_sim.exec.jit.numbers.known import WINDOW
+from vgpu_sim.exec.jit.numbers.known_values import KnownValues
 from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
-from vgpu_sim.exec.jit.numbers.provenance import WINDOW, Provenance
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.text.masks import FULL, Mask, MaskWriter
 from vgpu_sim.exec.jit.text.writer import Text, integer
@@ -38,7 +39,7 @@ class Memory:
         values: Values,
         masks: MaskWriter,
         launch: EntryArguments,
-        provenance: Provenance,
+        known: KnownValues,
         local: LocalMemory,
         table: Table | None = None,
     ) -> None:
@@ -46,16 +47,16 @@ class Memory:
         self._values = values
         self._masks = masks
         self._launch = launch
-        self._provenance = provenance
+        self._known = known
         self.pointers = Pointers(text, values, launch)
         self._local = local
         self.table = table
-        self._reach = LocalReach(values.analysis.ssa, provenance)
+        self._reach = LocalReach(values.analysis.ssa, known)
         self._analysis: Analysis = values.analysis
         self.comers = Comers(values.analysis)
         self._stores = Stores(text, values, masks, self.pointers, self.comers)
         self._loads = Loads(
-            text, values, masks, self.pointers, provenance, self.comers, self._stores.rows
+            text, values, masks, self.pointers, known, self.comers, self._stores.rows
         )
         self._joined = JoinedAccesses(text, values, self.pointers, self._described)
 
@@ -118,7 +119,7 @@ class Memory:
         return access
 
     def _confined(self, access: Access) -> bool:
-        source = self._provenance.trace(access.address)
+        source = self._known.trace(access.address)
         whole = access.count * access.element_bytes
         return source is None or source.confined(access.displacement, whole)
 
@@ -152,7 +153,7 @@ class Memory:
         if self.table is not None or self._reach.of(node) is not Reach.NEVER:
             return None
         access = self.access(node)
-        source = self._provenance.trace(access.address) if access.origin is not None else None
+        source = self._known.trace(access.address) if access.origin is not None else None
         further = abs(access.displacement) + 2 * REACH_BYTES
         return access if source is None or source.confined(further, access.size) else None
 
@@ -179,19 +180,19 @@ class Memory:
         address = node.sources[0]
         displacement, size = instruction.displacement, instruction.vector * bits // 8
         if instruction.space in (Space.SHARED, Space.LOCAL):
-            grain = self._provenance.grain(address)
+            grain = self._known.multiple(address)
             aligned = grain % size == 0 and displacement % size == 0
             shape = self._values.shape(address, 32)
             return Access(node, scalar, address, shape, None, None, aligned, Where.SHARED)
         shape = self._values.shape(address, 64)
-        source = self._provenance.trace(address)
+        source = self._known.trace(address)
         generic = instruction.space is Space.GENERIC
         if source is None or source.origin == WINDOW:
             aligned = source is not None and source.aligned(displacement, size)
             where = Where.GLOBAL
             if generic and source is not None:
                 where = Where.WINDOW
-            elif generic and self._provenance.window_known:
+            elif generic and self._known.window_known:
                 where = Where.EITHER
             return Access(node, scalar, address, shape, None, None, aligned, where)
         origin = source.origin if source.confined(displacement, size) else None
@@ -286,7 +287,7 @@ class Memory:
 
     def reaches(self, access: Access, distance: int) -> bool:
         """Return whether what confines an access confines it ``distance`` bytes further, too."""
-        source = self._provenance.trace(access.address) if access.origin is not None else None
+        source = self._known.trace(access.address) if access.origin is not None else None
         return source is None or source.confined(access.displacement + distance, access.size)
 
     def _define(self, node: Operation, produce: Callable[[int, Form, int], str]) -> None:

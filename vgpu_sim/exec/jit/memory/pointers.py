@@ -1,10 +1,11 @@
 """Where an access goes: its address, confined, and moved away where it is misaligned.
 
-Every global address is confined to the aperture (see ``provenance`` and ``launch``): at the pointer
-that it is made from where it stays near that, else per access: a scalar before the strip's offset
-and the displacement (after them where they reach far), a vector lane by lane. An access that is not
-aligned to its size is moved to where nothing is mapped: by its origin where the distance from that
-is a multiple of the size, which costs nothing at the access, else by a test of the address.
+Every global address is confined to the aperture (see ``known_values`` and ``launch``): at the
+pointer that it is made from where it stays near that, else per access: a scalar before the strip's
+offset and the displacement (after them where they reach far), a vector lane by lane. An access
+that is not aligned to its size is moved to where nothing is mapped: by its origin where the
+distance from that is a multiple of the size, which costs nothing at the access, else by a test of
+the address.
 
 What shared memory's addresses are is ``shared_memory``'s part. A generic address may be either: it
 becomes the pointers of both, of which its value chooses one.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.memory.access import Access, Where
 from vgpu_sim.exec.jit.memory.pointers import Pointers
-from vgpu_sim.exec.jit.numbers.provenance import BOUND_BYTES, Provenance
+from vgpu_sim.exec.jit.numbers.known_values import BOUND_BYTES, KnownValues
 from vgpu_sim.exec.jit.shapes import linear_algebra
 from vgpu_sim.exec.jit.shapes.lane_shapes import Vector
 from vgpu_sim.exec.jit.shapes.linear import Base, Linear, Shared
@@ -30,7 +30,7 @@ class Piece:
 
 
 def of(
-    values: Values, pointers: Pointers, provenance: Provenance, access: Access, coming: int
+    values: Values, pointers: Pointers, known: KnownValues, access: Access, coming: int
 ) -> list[list[Piece]] | None:
     """Return the pieces of each strip, for the lanes that are ``coming``; None: not known."""
     if not isinstance(access.shape, Vector) or access.shape.linear is None:
@@ -39,7 +39,7 @@ def of(
     if access.where is not Where.GLOBAL or access.tested or access.count > 1:
         return None
     all_coming = [n for n in range(width * values.strips) if coming >> n & 1]
-    origin = _origin(sums, provenance, access, all_coming) if all_coming else None
+    origin = _origin(sums, known, access, all_coming) if all_coming else None
     if not linear_text.readable(values, sums):
         return None
     found = []
@@ -75,15 +75,13 @@ def load(
     return loaded
 
 
-def _origin(
-    sums: Linear, provenance: Provenance, access: Access, lanes: list[int]
-) -> Shared | None:
+def _origin(sums: Linear, known: KnownValues, access: Access, lanes: list[int]) -> Shared | None:
     """Return the pointer among what lanes share, if all else is near enough to it: else each
     address is confined."""
     for shared, factors in sums.terms:
         if not isinstance(shared, Base) or set(factors) != {1}:
             continue
-        source = provenance.trace(shared.value)
+        source = known.trace(shared.value)
         if source is None or source.origin != access.origin or source.bound:
             continue
         rest = Linear(sums.bits, tuple(t for t in sums.terms if t[0] != shared), sums.own)

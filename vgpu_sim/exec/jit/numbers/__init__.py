@@ -1,4 +1,4 @@
-"""What is known of numbers before a kernel runs: folding, ranges, bits, trips, provenance.
+"""What is known of numbers before a kernel runs: folding, known numbers, trips.
 
 Addresses are confined, and loops bounded, by what is proven here.
 """

@@ -3,8 +3,8 @@
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.numbers.local_reach import LocalReach, Reach
-from vgpu_sim.exec.jit.numbers.provenance import Provenance
 from vgpu_sim.exec.jit.shapes.lane_shapes import signed
 from vgpu_sim.isa import Literal, Op, Space
 
@@ -21,8 +21,8 @@ class Aliases:
 
     def __init__(self, ssa: SsaFunction) -> None:
         self._ssa = ssa
-        self._provenance = Provenance(ssa)
-        self._reach = LocalReach(ssa, self._provenance)
+        self._known = known_values(ssa)
+        self._reach = LocalReach(ssa, self._known)
 
     def may_find(self, load: Operation, store: Operation, body: frozenset[int]) -> bool:
         """Return whether what ``store`` writes may be what ``load`` reads in some turn of the loop
@@ -38,7 +38,7 @@ class Aliases:
             return True
         if reaches != {Reach.NEVER} or Space.SHARED in spaces:
             return False
-        origins = [self._provenance.trace(node.sources[0]) for node in (load, store)]
+        origins = [self._known.trace(node.sources[0]) for node in (load, store)]
         known = {pointer.origin for pointer in origins if pointer is not None}
         return len(known) > 1
 

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import Final
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
-from vgpu_sim.exec.jit.numbers.provenance import Provenance
+from vgpu_sim.exec.jit.numbers.known_values import KnownValues, known_values
 from vgpu_sim.isa import Literal, Op, Space
 
 _MAX_STEPS: Final = 64
@@ -23,7 +23,7 @@ def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
     """Return the loads that may be of local memory: each lane finds its own value there."""
     found = ssa.analyses.get(own_loads)
     if not isinstance(found, frozenset):
-        reach = LocalReach(ssa, Provenance(ssa))
+        reach = LocalReach(ssa, known_values(ssa))
         loads = (
             node
             for block in ssa.blocks.values()
@@ -38,9 +38,9 @@ def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
 class LocalReach:
     """Answers for the accesses of one function."""
 
-    def __init__(self, ssa: SsaFunction, provenance: Provenance) -> None:
+    def __init__(self, ssa: SsaFunction, known: KnownValues) -> None:
         self._ssa = ssa
-        self._provenance = provenance
+        self._known = known
         self._window_known = any(
             isinstance(node, Operation) and node.instruction.op is Op.LOCAL_WINDOW
             for block in ssa.blocks.values()
@@ -57,7 +57,7 @@ class LocalReach:
         address = node.sources[0]
         if self._in_window(address):
             return Reach.WINDOW
-        return Reach.PERHAPS if self._provenance.trace(address) is None else Reach.NEVER
+        return Reach.PERHAPS if self._known.trace(address) is None else Reach.NEVER
 
     def _in_window(self, source: Source) -> bool:
         """Return whether an address is the window's plus something."""

@@ -6,20 +6,38 @@ then if one of these numbers lets it. That has to be certain for every value tha
 have: a loop with another exit may end long after a counter that never meets its limit has wrapped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.ir.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.numbers.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.shapes.lane_shapes import signed
-from vgpu_sim.isa import BoolOp, Compare, Literal, MulMode, Op
+from vgpu_sim.isa import BoolOp, Compare, Literal, Op
 
 _BITS = 32
 _ALL = 1 << _BITS
 _HOLDS_ITSELF = (Compare.EQ, Compare.LE, Compare.GE)
 
 
-def most_trips(ssa: SsaFunction, header: int) -> int | None:
-    """Return an upper bound of the trips that a lane takes in a loop, or None."""
+@dataclass(frozen=True, slots=True)
+class _Exit:
+    """A loop is left where ``counter how limit`` holds."""
+
+    counter: Source
+    limit: Source
+    how: Compare
+    is_signed: bool
+
+
+Multiple = Callable[[Source], int]
+"""Returns a power of two, up to 2^32, that divides the low 32 bits of a value."""
+
+
+def most_trips(ssa: SsaFunction, header: int, multiple: Multiple) -> int | None:
+    """Return an upper bound of the trips that a lane takes in a loop, or None.
+
+    Ask ``known_values``, which knows what divides a value.
+    """
     graph = ssa.graph
     body = graph.loops[header]
     latches = [b for b in graph.blocks[header].predecessors if b in body]
@@ -28,7 +46,7 @@ def most_trips(ssa: SsaFunction, header: int) -> int | None:
     asked = [
         b for b in body if graph.innermost_loop[b] == header and graph.dominates(b, latches[0])
     ]
-    found = (_turns_until(ssa, block, header) for block in asked)
+    found = (_turns_until(ssa, block, header, multiple) for block in asked)
     return min((trips for trips in found if trips is not None), default=None)
 
 
@@ -54,7 +72,7 @@ def step_of(ssa: SsaFunction, source: Source, origin: Value) -> int | None:
     return total
 
 
-def _turns_until(ssa: SsaFunction, block: int, header: int) -> int | None:
+def _turns_until(ssa: SsaFunction, block: int, header: int, multiple: Multiple) -> int | None:
     """Return the trips after which all lanes have left by ``block``, which every trip passes."""
     body, last = ssa.graph.loops[header], ssa.blocks[block]
     leaving = [target not in body for target in last.successors]
@@ -78,16 +96,16 @@ def _turns_until(ssa: SsaFunction, block: int, header: int) -> int | None:
         (node.sources[1::-1], MIRRORED[compare]),
     ):
         if not isinstance(limit, Value) or ssa.block_of[limit] not in body:
-            trips = _counted(ssa, header, counter, limit, how, is_signed=instruction.type.is_signed)
+            asked = _Exit(counter, limit, how, instruction.type.is_signed)
+            trips = _counted(ssa, header, asked, multiple)
             if trips is not None:
                 return trips
     return None
 
 
-def _counted(
-    ssa: SsaFunction, header: int, counter: Source, limit: Source, how: Compare, *, is_signed: bool
-) -> int | None:
-    """Return the trips until ``counter how limit`` has been true, if that is certain."""
+def _counted(ssa: SsaFunction, header: int, asked: _Exit, multiple: Multiple) -> int | None:
+    """Return the trips until an exit's comparison has been true, if that is certain."""
+    counter, limit, how = asked.counter, asked.limit, asked.how
     body = ssa.graph.loops[header]
     for phi in ssa.blocks[header].phis:
         offset = step_of(ssa, counter, phi.result) if phi.result.bits == _BITS else None
@@ -99,9 +117,9 @@ def _counted(
             continue
         grain = step & -step
         starts = [s for block, s in phi.arguments.items() if block not in body]
-        known = min(_grain(ssa, [limit, *starts]), offset & -offset or _ALL)
+        known = min(offset & -offset or _ALL, *map(multiple, (limit, *starts)))
         meets = how in _HOLDS_ITSELF and known >= grain
-        if meets or _least_count(limit, how, is_signed=is_signed) >= grain:
+        if meets or _least_count(limit, how, is_signed=asked.is_signed) >= grain:
             return _ALL // grain
     return None
 
@@ -116,30 +134,3 @@ def _least_count(limit: Source, how: Compare, *, is_signed: bool) -> int:
     below = number ^ (_ALL >> 1) if is_signed else number
     count = below if how in (Compare.LT, Compare.LE) else _ALL - 1 - below
     return count + int(how in _HOLDS_ITSELF)
-
-
-def _grain(ssa: SsaFunction, sources: Sequence[Source], depth: int = 6) -> int:
-    """Return a power of two, up to 2^32, that divides all sources."""
-    return min(_one_grain(ssa, source, depth) for source in sources)
-
-
-def _one_grain(ssa: SsaFunction, source: Source, depth: int) -> int:
-    if isinstance(source, Literal):
-        return source.bits & -source.bits & (_ALL - 1) or _ALL
-    node = ssa.definition.get(source) if isinstance(source, Value) else None
-    if not isinstance(node, Operation) or not depth or node.instruction.type.bits < _BITS:
-        return 1
-    grains = [_one_grain(ssa, s, depth - 1) for s in node.sources]
-    match node.instruction.op:
-        case Op.MOV:
-            return grains[0]
-        case Op.AND:
-            return max(grains)
-        case Op.ADD | Op.SUB | Op.OR:
-            return min(grains)
-        case Op.MUL if node.instruction.mode is MulMode.LO:
-            return min(grains[0] * grains[1], _ALL)
-        case Op.SHL if isinstance(node.sources[1], Literal):
-            return min(grains[0] << min(node.sources[1].bits % _ALL, _BITS), _ALL)
-        case _:
-            return 1

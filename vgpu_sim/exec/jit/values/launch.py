@@ -8,7 +8,7 @@ between object code and the native runtime; the key of cached objects knows them
 from collections.abc import Callable
 from typing import Final
 
-from vgpu_sim.exec.jit.numbers.provenance import SEGMENT
+from vgpu_sim.exec.jit.numbers.known import SEGMENT
 from vgpu_sim.exec.jit.text.writer import Text
 from vgpu_sim.hal.compute import abi
 from vgpu_sim.hal.compute.address_map import (
@@ -109,7 +109,7 @@ class EntryArguments:
         return self._once("window", "", write)
 
     def origin(self, parameter: int) -> str:
-        """Return the pointer that addresses are made from, as it is (see ``provenance``)."""
+        """Return the pointer that addresses are made from, as it is (see ``known_values``)."""
         if parameter == SEGMENT:
             return self.context(CONTEXT_SEGMENT_BASE)
         return self.parameter(parameter, "i64")

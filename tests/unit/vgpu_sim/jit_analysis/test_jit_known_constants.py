@@ -8,7 +8,7 @@ from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit.analysis.value_shapes import Analysis
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.numbers import ranges
+from vgpu_sim.exec.jit.numbers.known_values import known_values
 from vgpu_sim.exec.jit.shapes.geometry import Geometry
 from vgpu_sim.exec.jit.shapes.lane_shapes import Affine
 from vgpu_sim.isa import Module
@@ -51,7 +51,7 @@ _QUOTIENT = """shr.s32 %r4, %r1, 31; shr.u32 %r4, %r4, 27; add.s32 %r5, %r1, %r4
 def test_what_leaves_no_choice_is_known(body: str, known: bool) -> None:
     module = _module(body)
     form = ssa.build(module.functions[0])
-    found = ranges.single(form, (32, 8, 1))
+    found = known_values(form, block=(32, 8, 1)).constants()
     stored = next(
         node.sources[1]
         for block in form.blocks.values()

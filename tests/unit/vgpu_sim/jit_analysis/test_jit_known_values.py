@@ -1,4 +1,4 @@
-"""Pointer provenance: what each operation's rule says, and that no rule means no bound."""
+"""Known values: what each operation says of pointers, that no rule means no bound, and loops."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,8 @@ import pytest
 
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec.jit.ir import ssa
-from vgpu_sim.exec.jit.numbers.provenance import SEGMENT, UNKNOWN, Fact, Number, Pointer, Provenance
+from vgpu_sim.exec.jit.numbers.known import SEGMENT, Known, between, multiple_of, of, unknown
+from vgpu_sim.exec.jit.numbers.known_values import Pointer, known_values
 from vgpu_sim.isa import (
     Compare,
     DataType,
@@ -25,12 +26,12 @@ from vgpu_sim.isa import (
 )
 
 D = DataType
-_MANY = 1 << 12
-_ANY = 1 << 63
+UNKNOWN = unknown(64)
+_MOST = (1 << 32) - 1
 _Build = Callable[[KernelBuilder, Register, Register], Register]
 
 
-def _fact(build: _Build) -> Fact:
+def _fact(build: _Build) -> Known:
     """What is known of the result of ``build``, given a pointer and a 32-bit number."""
     b = KernelBuilder(8, 8)
     result = build(b, b.parameter(0), b.special(SpecialRegister.TID_X))
@@ -42,7 +43,15 @@ def _fact(build: _Build) -> Fact:
         for node in block.nodes
         if isinstance(node, ssa.Operation) and node.instruction.op is Op.ST
     ]
-    return Provenance(form, {"v": 48})._read(store.sources[1], 64)
+    return known_values(form, {"v": 48}).read(store.sources[1], 64)
+
+
+def _number(low: int, high: int, power: int = 1) -> Known:
+    return of(64, low, high - low, power - 1)
+
+
+def _pointer(low: int, high: int, power: int = 1) -> Known:
+    return of(64, low, high - low, power - 1, origin=0)
 
 
 def _op(op: Op, type_: DataType, *rest: Operand | str, bits: int = 64, **fields: object) -> _Build:
@@ -61,48 +70,49 @@ def _op(op: Op, type_: DataType, *rest: Operand | str, bits: int = 64, **fields:
 @pytest.mark.parametrize(
     ("build", "expected"),
     [
-        (_op(Op.ADD, D.U64, "pointer", "wide"), Pointer(0, 1 << 32, 1)),
-        (_op(Op.ADD, D.U64, "wide", "pointer"), Pointer(0, 1 << 32, 1)),
-        (_op(Op.ADD, D.U64, "pointer", Literal((1 << 64) - 12)), Pointer(0, 12, 4)),
+        (_op(Op.ADD, D.U64, "pointer", "wide"), _pointer(0, _MOST)),
+        (_op(Op.ADD, D.U64, "wide", "pointer"), _pointer(0, _MOST)),
+        (_op(Op.ADD, D.U64, "pointer", Literal((1 << 64) - 12)), _pointer(-12, -12)),
         (_op(Op.ADD, D.U64, "pointer", "pointer"), UNKNOWN),
-        (_op(Op.SUB, D.U64, "pointer", "wide"), Pointer(0, 1 << 32, 1)),
+        (_op(Op.SUB, D.U64, "pointer", "wide"), _pointer(-_MOST, 0)),
         (_op(Op.SUB, D.U64, "wide", "pointer"), UNKNOWN),
-        (_op(Op.SUB, D.U64, "pointer", "pointer"), Number(0, _MANY)),
-        (_op(Op.ADD, D.U32, "pointer", "number"), Number(1 << 32, 1)),
+        (_op(Op.SUB, D.U64, "pointer", "pointer"), _number(0, 0)),
+        (_op(Op.ADD, D.U32, "pointer", "number"), _number(0, _MOST)),
         (_op(Op.MAD, D.S32, "number", Literal(8), "pointer", mode=MulMode.WIDE),
-         Pointer(0, 8 << 32, 8)),
+         _pointer(-8 << 31, (8 << 31) - 8, 8)),
         (_op(Op.MAD, D.S32, "number", Literal(0xFFFF_FFFC), "pointer", mode=MulMode.WIDE),
-         Pointer(0, 4 << 32, 4)),
+         _pointer(4 - (4 << 31), 4 << 31, 4)),
         (_op(Op.MAD, D.U32, "number", Literal(0xFFFF_FFFC), "pointer", mode=MulMode.WIDE),
-         Pointer(0, _ANY, 4)),
+         _pointer(0, _MOST * 0xFFFF_FFFC, 4)),
         (_op(Op.MAD, D.U64, "wide", Literal(16), "pointer", mode=MulMode.LO),
-         Pointer(0, 16 << 32, 16)),
-        (_op(Op.MUL, D.U64, "wide", "wide", mode=MulMode.LO), Number(1 << 64, 1)),
+         _pointer(0, 16 * _MOST, 16)),
+        (_op(Op.MUL, D.U64, "wide", "wide", mode=MulMode.LO), _number(0, _MOST * _MOST)),
         (_op(Op.MUL, D.U64, "wide", Literal(16), mode=MulMode.HI), UNKNOWN),
-        (_op(Op.MUL, D.U64, "pointer", Literal(2), mode=MulMode.LO), Number(2 << 63, 2)),
-        (_op(Op.SHL, D.B64, "wide", Literal(3)), Number(8 << 32, 8)),
-        (_op(Op.SHL, D.B64, "wide", Literal(64)), Number(0, _MANY)),
+        (_op(Op.MUL, D.U64, "pointer", Literal(2), mode=MulMode.LO), multiple_of(2, 64)),
+        (_op(Op.SHL, D.B64, "wide", Literal(3)), _number(0, 8 * _MOST, 8)),
+        (_op(Op.SHL, D.B64, "wide", Literal(64)), _number(0, 0)),
         (_op(Op.SHL, D.B64, "wide", "number"), UNKNOWN),
-        (_op(Op.SHR, D.U64, "wide", Literal(3)), UNKNOWN),
-        (_op(Op.AND, D.B64, "pointer", Literal(0xFFF0)), Number(0xFFF0, 16)),
-        (_op(Op.AND, D.B64, "pointer", Literal((1 << 64) - 16)), Number(_ANY, 16)),
+        (_op(Op.SHR, D.U64, "wide", Literal(3)), _number(0, _MOST >> 3)),
+        (_op(Op.AND, D.B64, "pointer", Literal(0xFFF0)), _number(0, 0xFFF0, 16)),
+        (_op(Op.AND, D.B64, "pointer", Literal((1 << 64) - 16)), multiple_of(16, 64)),
         (_op(Op.OR, D.B64, "pointer", "wide"), UNKNOWN),
         (_op(Op.XOR, D.B64, "pointer", Literal(0)), UNKNOWN),
-        (_op(Op.NEG, D.S64, "wide"), Number(1 << 32, 1)),
+        (_op(Op.NEG, D.S64, "wide"), _number(-_MOST, 0)),
         (_op(Op.NEG, D.S64, "pointer"), UNKNOWN),
         (_op(Op.MAX, D.U64, "pointer", "wide"), UNKNOWN),
-        (_op(Op.CVT, D.S64, "number", source_type=D.S32), Number(1 << 32, 1)),
-        (_op(Op.CVT, D.U64, "number", source_type=D.U8), Number(1 << 8, 1)),
-        (_op(Op.CVT, D.U64, "pointer", source_type=D.U64), UNKNOWN),
+        (_op(Op.CVT, D.S64, "number", source_type=D.S32), _number(-1 << 31, (1 << 31) - 1)),
+        (_op(Op.CVT, D.U64, "number", source_type=D.U8), _number(0, 255)),
+        (_op(Op.CVT, D.U64, "pointer", source_type=D.U64), _pointer(0, 0)),
+        (_op(Op.CVT, D.U64, "pointer", source_type=D.U32), _number(0, _MOST)),
         (_op(Op.CVT, D.F64, "number", source_type=D.U32, rounding=Rounding.RN), UNKNOWN),
         (_op(Op.CVT, D.F64, "number", source_type=D.U8, rounding=Rounding.RN), UNKNOWN),
         (_op(Op.CVT, D.U64, "number", source_type=D.F32, rounding=Rounding.RZI), UNKNOWN),
         (_op(Op.CVT, D.F32, "number", source_type=D.U8, rounding=Rounding.RN, bits=32),
-         Number(1 << 32, 1)),
-        (_op(Op.MOV, D.B64, Symbol("v", 4)), Pointer(SEGMENT, 52, 4)),
+         _number(0, _MOST)),
+        (_op(Op.MOV, D.B64, Symbol("v", 4)), between(52, 52, 64, SEGMENT)),
     ],
 )  # fmt: skip
-def test_rules(build: _Build, expected: Fact) -> None:
+def test_rules(build: _Build, expected: Known) -> None:
     assert _fact(build) == expected
 
 
@@ -121,7 +131,7 @@ def test_a_choice_of_pointers_is_one_only_if_they_are_of_one_origin(same: bool) 
         b.op(Op.SELP, D.B64, result, pointer, other, flag)
         return result
 
-    assert _fact(build) == (Pointer(0, 4 << 32, 4) if same else UNKNOWN)
+    assert _fact(build) == (_pointer(0, 4 * _MOST, 4) if same else UNKNOWN)
 
 
 @pytest.mark.parametrize("bounded", [True, False])
@@ -142,9 +152,8 @@ def test_a_pointer_that_moves_in_a_loop(bounded: bool, constant: bool) -> None:
         return moving
 
     found = _fact(build)
-    assert isinstance(found, Pointer)
-    assert (found.origin, found.grain) == (0, 8 if constant else 16)
-    assert (found.bound <= 8 * ((1 << 32) + 1)) is (bounded and constant)
+    assert (found.origin, found.multiple) == (0, 8 if constant else 16)
+    assert (found.magnitude <= 8 * ((1 << 32) + 1)) is (bounded and constant)
 
 
 def test_what_confines_and_what_aligns() -> None:
@@ -158,7 +167,7 @@ def test_what_confines_and_what_aligns() -> None:
 
 
 def test_a_loop_with_two_ways_round_bounds_nothing() -> None:
-    """Each turn may take the other step."""
+    """Each turn may take the other step: what divides both, and the pointer, are left."""
 
     def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
         moving, flag, counter = b.register(64), b.predicate(), b.register(32)
@@ -173,4 +182,43 @@ def test_a_loop_with_two_ways_round_bounds_nothing() -> None:
         b.branch("again", Guard(flag))
         return moving
 
-    assert _fact(build) == UNKNOWN
+    found = _fact(build)
+    assert (found.origin, found.multiple, found.magnitude) == (0, 8, 1 << 63)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_holds_around_a_loop_holds_for_all_of_its_turns(kept: bool) -> None:
+    """What is first seen at the loop's end is weighed against what was assumed at its head."""
+
+    def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
+        moving, flag, wide = b.register(64), b.predicate(), b.register(64)
+        b.op(Op.MOV, D.B64, moving, pointer)
+        b.place("again")
+        b.op(Op.CVT, D.U64, wide, number, source_type=D.U32)
+        b.op(Op.SHL, D.B64, wide, wide, Literal(4))
+        b.op(Op.ADD, D.U64, moving, moving, wide)
+        b.op(Op.AND if not kept else Op.ADD, D.B64, moving, moving, Literal((1 << 64) - 32))
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (number, Literal(5)), compare=Compare.LT))
+        b.branch("again", Guard(flag))
+        return moving
+
+    found = _fact(build)
+    assert (found.origin, found.multiple) == ((0, 16) if kept else (None, 32))
+    assert found.magnitude == 1 << 63
+
+
+def test_a_number_that_loses_a_zero_in_each_turn_is_given_up() -> None:
+    def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
+        moving, flag = b.register(64), b.predicate()
+        b.op(Op.MOV, D.B64, moving, Literal(1 << 40))
+        b.place("again")
+        b.op(Op.SHR, D.U64, moving, moving, Literal(1))
+        b.op(Op.ADD, D.U64, moving, moving, moving)
+        b.op(Op.SHR, D.U64, moving, moving, Literal(1))
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (number, Literal(5)), compare=Compare.LT))
+        b.branch("again", Guard(flag))
+        return moving
+
+    found = _fact(build)
+    assert all(found.contains(1 << 40 - turn) for turn in range(1, 41))
+    assert found.contains(0)

@@ -1,0 +1,116 @@
+"""Arithmetic and logic on known numbers: a result has every number that its operands may give.
+
+Operands of one operation are of the same width, and the result is modulo that. What has an origin
+is a number that is not known, but for a sum and a difference.
+"""
+
+from vgpu_sim.exec.jit.numbers.known import Known, between, constant, of, unknown
+
+
+def plus(a: Known, b: Known) -> Known:
+    """Return ``a + b``: at most one of them may have an origin."""
+    if a.origin is not None and b.origin is not None:
+        return unknown(a.bits)
+    zeros, ones = _added(a.mask, (a.zeros, a.ones), (b.zeros, b.ones), 0)
+    origin = b.origin if a.origin is None else a.origin
+    return of(a.bits, a.low + b.low, a.span + b.span, zeros, ones, origin)
+
+
+def minus(a: Known, b: Known) -> Known:
+    """Return ``a - b``, a number where both have the same origin."""
+    if b.origin is not None and a.origin != b.origin:
+        return unknown(a.bits)
+    zeros, ones = _added(a.mask, (a.zeros, a.ones), (b.ones, b.zeros), 1)
+    origin = a.origin if b.origin is None else None
+    return of(a.bits, a.low - b.low - b.span, a.span + b.span, zeros, ones, origin)
+
+
+def _added(mask: int, a: tuple[int, int], b: tuple[int, int], carry: int) -> tuple[int, int]:
+    """Return the known bits of ``a + b + carry``, where those of the operands and what comes from
+    below are known (LLVM's ``KnownBits::computeForAddCarry``)."""
+    most = (mask & ~a[0]) + (mask & ~b[0]) + carry
+    least = a[1] + b[1] + carry
+    carried = ~(most ^ a[0] ^ b[0]) | (least ^ a[1] ^ b[1])
+    known = (a[0] | a[1]) & (b[0] | b[1]) & carried & mask
+    return ~most & known, least & known
+
+
+def times(a: Known, b: Known) -> Known:
+    """Return ``a * b``."""
+    a, b = a.number, b.number
+    if b.span:
+        a, b = b, a
+    zeros = min(a.multiple * b.multiple, 1 << a.bits) - 1
+    if b.span == 0:
+        factor = b.signed[0]
+        low = a.low if factor >= 0 else a.low + a.span
+        return of(a.bits, low * factor, a.span * abs(factor), zeros)
+    ranges = (_corners(a.unsigned, b.unsigned), _corners(a.signed, b.signed))
+    low, high = min(ranges, key=lambda ends: ends[1] - ends[0])
+    return of(a.bits, low, high - low, zeros)
+
+
+def _corners(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    products = [x * y for x in a for y in b]
+    return min(products), max(products)
+
+
+def shifted_left(a: Known, count: Known) -> Known:
+    """Return ``a << count``, 0 from ``bits`` on; the count is unsigned and of any width."""
+    a, places = a.number, count.constant
+    if places is None:
+        return of(a.bits, 0, a.mask, a.multiple - 1)
+    if places >= a.bits:
+        return constant(0, a.bits)
+    below = (1 << places) - 1
+    zeros, ones = (a.zeros << places | below) & a.mask, a.ones << places & a.mask
+    return of(a.bits, a.low << places, a.span << places, zeros, ones)
+
+
+def shifted_right(a: Known, count: Known, *, is_signed: bool) -> Known:
+    """Return ``a >> count``, of which zeros, or the sign, come in; as ``shifted_left``."""
+    a, places = a.number, count.constant
+    if places is None:
+        return unknown(a.bits)
+    places = min(places, a.bits)
+    low, high = a.signed if is_signed else a.unsigned
+    zeros, ones = a.zeros >> places, a.ones >> places
+    above, sign = a.mask & ~(a.mask >> places), 1 << a.bits - 1
+    if not is_signed or a.zeros & sign:
+        zeros |= above
+    elif a.ones & sign:
+        ones |= above
+    return of(a.bits, low >> places, (high >> places) - (low >> places), zeros, ones)
+
+
+def both(a: Known, b: Known) -> Known:
+    """Return ``a & b``."""
+    a, b = a.number, b.number
+    high = min(a.unsigned[1], b.unsigned[1])
+    return of(a.bits, 0, high, a.zeros | b.zeros, a.ones & b.ones)
+
+
+def any_of(a: Known, b: Known) -> Known:
+    """Return ``a | b``."""
+    a, b = a.number, b.number
+    return of(a.bits, 0, a.mask, a.zeros & b.zeros, a.ones | b.ones)
+
+
+def one_of(a: Known, b: Known) -> Known:
+    """Return ``a ^ b``."""
+    a, b = a.number, b.number
+    zeros = a.zeros & b.zeros | a.ones & b.ones
+    ones = a.zeros & b.ones | a.ones & b.zeros
+    return of(a.bits, 0, a.mask, zeros, ones)
+
+
+def field(a: Known, position: Known, length: Known) -> Known:
+    """Return ``length`` bits of ``a`` from ``position`` on, of which the low 8 bits count."""
+    first, count = position.constant, length.constant
+    if first is None:
+        found = unknown(a.bits)
+    else:
+        found = shifted_right(a, constant(first & 255, 32), is_signed=False)
+    if count is None:
+        return between(0, found.unsigned[1], a.bits)
+    return both(found, constant((1 << (count & 255)) - 1, a.bits))

@@ -1,0 +1,320 @@
+"""What is known of every value of a function: which numbers it may be, from which pointer on.
+
+A global address is confined once, at the pointer it is made from: a 64-bit kernel parameter or the
+module's segment. What is added to that pointer must be a number with a known bound, so that the sum
+cannot leave the zones around the aperture that are never allocated.
+
+Around a loop a value keeps its origin and what divides it, which is assumed from how the loop is
+entered and weakened until each way around agrees; how far it gets is known only where it steps by a
+constant and the trips are bounded. Values are known modulo 2^bits of their register, so a sum that
+wraps around is still right.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from vgpu_sim.exec.jit.ir.ssa import (
+    Merge,
+    Node,
+    Operation,
+    Phi,
+    Source,
+    SsaFunction,
+    Value,
+    sources_of,
+)
+from vgpu_sim.exec.jit.numbers import known_operations, trip_counts
+from vgpu_sim.exec.jit.numbers.known import (
+    SEGMENT,
+    WINDOW_HALF,
+    Known,
+    between,
+    constant,
+    either,
+    multiple_of,
+    of,
+    resized,
+    unknown,
+)
+from vgpu_sim.exec.jit.numbers.known_arithmetic import plus
+from vgpu_sim.isa import Literal, Op, Space, SpecialRegister, Symbol
+
+BOUND_BYTES: Final = 1 << 37
+_PASSES: Final = 4
+_INDICES: Final = (SpecialRegister.TID_X, SpecialRegister.TID_Y, SpecialRegister.TID_Z)
+_SIZES: Final = (SpecialRegister.NTID_X, SpecialRegister.NTID_Y, SpecialRegister.NTID_Z)
+_BLOCK: Final = frozenset((*_INDICES, *_SIZES))
+
+Block = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """A number of bytes added to a pointer: a parameter's offset, ``SEGMENT``, or ``WINDOW``.
+
+    ``bound``: of that number's magnitude; ``grain``: a power of two that divides it.
+    """
+
+    origin: int
+    bound: int
+    grain: int
+
+    def confined(self, displacement: int, size: int) -> bool:
+        """Return whether an access of ``size`` bytes is safe once the origin is."""
+        return self.bound + abs(displacement) + size <= BOUND_BYTES
+
+    def aligned(self, displacement: int, size: int) -> bool:
+        """Return whether the access is a multiple of ``size`` bytes away from the origin."""
+        return self.grain % size == 0 and displacement % size == 0
+
+
+def known_values(
+    ssa: SsaFunction, offsets: Mapping[str, int] | None = None, block: Block | None = None
+) -> "KnownValues":
+    """Return what is known of ``ssa``, the same object for the same function.
+
+    ``offsets`` are those of the module's variables, ``block`` the threads of a block, where known.
+    """
+    least = ssa.analyses.get(KnownValues)
+    if not isinstance(least, KnownValues):
+        least = ssa.analyses[KnownValues] = KnownValues(ssa)
+    if not block or not least.reads_block:
+        block = None
+    if not offsets or not least.names_variables:
+        offsets = {}
+    if not offsets and block is None:
+        return least
+    key = (KnownValues, tuple(sorted(offsets.items())), block)
+    found = ssa.analyses.get(key)
+    if not isinstance(found, KnownValues):
+        found = ssa.analyses[key] = KnownValues(ssa, offsets, block, least)
+    return found
+
+
+class KnownValues:
+    """The numbers of one function. Make it with ``known_values``.
+
+    ``reads_block`` says that an index or a size of a block is read, ``names_variables`` that a
+    variable of the module is, ``window_known`` that the generic address of shared memory is:
+    without that no such address gets here, since one is made in the function that uses it.
+
+    ``least`` is what is known without offsets and block: only what depends on them is found again.
+    """
+
+    def __init__(
+        self,
+        ssa: SsaFunction,
+        offsets: Mapping[str, int] = MappingProxyType({}),
+        block: Block | None = None,
+        least: "KnownValues | None" = None,
+    ) -> None:
+        self._ssa = ssa
+        self._offsets = offsets
+        self._order = list(ssa.blocks.values())
+        self._special = {
+            SpecialRegister.LANEID: between(0, 31, 32),
+            SpecialRegister.SHARED_WINDOW: between(0, 0, 32, WINDOW_HALF),
+            **_sizes(block),
+        }
+        self._facts: dict[Value, Known] = {}
+        self._assumed: dict[Value, Known] = {}
+        self._trips: dict[int, int | None] = {}
+        self._changed: set[Source] | None = None
+        self.reads_block = self.names_variables = self.window_known = False
+        if least is not None:
+            self._facts, self._assumed = dict(least._facts), dict(least._assumed)
+            self.names_variables, self.window_known = least.names_variables, least.window_known
+            self._changed = set()
+        self._run()
+
+    def read(self, source: Source, bits: int) -> Known:
+        """Return what is known of an operand that is read in ``bits`` bits."""
+        if isinstance(source, Literal):
+            return constant(source.bits, bits)
+        if isinstance(source, Value):
+            found = self._facts.get(source)
+            if found is None:
+                return unknown(bits)
+            return found if found.bits == bits else resized(found, bits)
+        return resized(self._address(source), bits)
+
+    def trace(self, address: Source) -> Pointer | None:
+        """Return the pointer that ``address`` is made from, or None where that is not known."""
+        known = self.read(address, 64)
+        if known.origin is None or known.origin == WINDOW_HALF:
+            return None
+        return Pointer(known.origin, known.magnitude, known.multiple)
+
+    def multiple(self, source: Source) -> int:
+        """Return a power of two, up to 2^32, that divides the low 32 bits of a value."""
+        return self.read(source, 32).number.multiple
+
+    def most_trips(self, header: int) -> int | None:
+        """Return an upper bound of the trips that a lane takes in a loop, or None."""
+        if header not in self._trips:
+            self._trips[header] = trip_counts.most_trips(self._ssa, header, self.multiple)
+        return self._trips[header]
+
+    def constants(self) -> dict[Value, int]:
+        """Return the results of operations that are one number in all threads."""
+        found = {}
+        for value, known in self._facts.items():
+            number = known.constant
+            if number is not None and isinstance(self._ssa.definition[value], Operation):
+                found[value] = number
+        return found
+
+    def _address(self, symbol: Symbol) -> Known:
+        self.names_variables = True
+        offset, reach = self._offsets.get(symbol.name), 0
+        if offset is None:
+            offset, reach = 0, BOUND_BYTES // 4
+        begin = offset + symbol.addend
+        return between(begin - reach, begin + reach, 64, SEGMENT)
+
+    def _run(self) -> None:
+        begin, passes = self._pass(0), 1
+        while begin is not None:
+            if passes >= _PASSES:  # then nothing is assumed any more, and one pass follows
+                self._assumed = {value: unknown(value.bits) for value in self._assumed}
+                begin = 0
+            begin, passes = self._pass(begin), passes + 1
+
+    def _pass(self, begin: int) -> int | None:
+        """Find the facts of all blocks from a place in their order on. Return from where on that
+        has to be done again, because less may be assumed of a loop."""
+        facts, changed = self._facts, self._changed
+        self._trips.clear()
+        for block in self._order[begin:]:
+            for node in (*block.phis, *block.nodes):
+                if isinstance(node, Operation):
+                    result = node.results[0] if len(node.results) == 1 else None
+                    if result is None:
+                        self.names_variables |= any(isinstance(s, Symbol) for s in node.sources)
+                        continue
+                else:
+                    result = node.result
+                if changed is not None and not self._depends(node, changed):
+                    continue
+                found = self._find(node, result.bits)
+                if changed is not None and facts[result] != found:
+                    changed.add(result)
+                facts[result] = found
+        self._changed = None
+        return self._weakened()
+
+    def _depends(self, node: Node | Phi, changed: set[Source]) -> bool:
+        """Return whether a node may differ from what is known without offsets and block."""
+        if isinstance(node, Operation) and node.instruction.op is Op.S2R:
+            return node.instruction.sreg in _BLOCK
+        return any(
+            source in changed if isinstance(source, Value) else isinstance(source, Symbol)
+            for source in sources_of(node)
+        )
+
+    def _find(self, node: Node | Phi, bits: int) -> Known:
+        if isinstance(node, Phi):
+            return self._phi(node)
+        if isinstance(node, Merge):
+            return self._joined((node.new, node.old), bits)
+        return self._result(node, bits)
+
+    def _result(self, node: Operation, bits: int) -> Known:
+        instruction, sources = node.instruction, node.sources
+        if instruction.op in known_operations.RULES:
+            return known_operations.result(
+                instruction, lambda place, width: self.read(sources[place], width), bits
+            )
+        self.names_variables |= any(isinstance(source, Symbol) for source in sources)
+        if instruction.op is Op.S2R:
+            return self._of_special(instruction.sreg, bits)
+        whole = instruction.type.bits == bits == 64 and instruction.vector == 1
+        if instruction.op is Op.LD and instruction.space is Space.PARAM and whole:
+            return between(0, 0, 64, instruction.displacement)
+        return unknown(bits)
+
+    def _of_special(self, register: SpecialRegister | None, bits: int) -> Known:
+        self.window_known |= register is SpecialRegister.SHARED_WINDOW
+        self.reads_block |= register in _BLOCK
+        found = None if register is None else self._special.get(register)
+        return unknown(bits) if found is None else resized(found, bits)
+
+    # Loops.
+
+    def _phi(self, phi: Phi) -> Known:
+        bits = phi.result.bits
+        body = self._ssa.graph.loops.get(phi.block, frozenset())
+        around = [source for block, source in phi.arguments.items() if block in body]
+        start = self._joined(
+            [source for block, source in phi.arguments.items() if block not in body], bits
+        )
+        if not around:
+            return start
+        if len(around) == 1:
+            step = trip_counts.step_of(self._ssa, around[0], phi.result)
+            if step is not None:
+                self._assumed.pop(phi.result, None)
+                return plus(start, self._stepped(phi.block, step, bits))
+        assumed = self._assumed.get(phi.result)
+        if assumed is None:
+            if not all(map(self._may_keep, around)):
+                return unknown(bits)
+            assumed = start
+        self._assumed[phi.result] = assumed = _drifting(either(assumed, start))
+        return assumed
+
+    def _stepped(self, header: int, step: int, bits: int) -> Known:
+        """Return how far a value may be from where it began that steps by a constant."""
+        trips = self.most_trips(header) if step else 0
+        if trips is None:
+            return multiple_of(step & -step, bits)
+        far, power = step * trips, step & -step
+        return of(bits, min(far, 0), abs(far), multiple_of(power, bits).zeros if step else 0)
+
+    def _may_keep(self, source: Source) -> bool:
+        """Return whether anything can be known of what comes around a loop."""
+        node = self._ssa.definition.get(source) if isinstance(source, Value) else None
+        if not isinstance(node, Operation):
+            return True
+        instruction = node.instruction
+        return instruction.op in known_operations.RULES and instruction.type.is_integer
+
+    def _weakened(self) -> int | None:
+        """Weaken what was assumed of loops to what comes around them; return the place of the
+        first block where something had to be."""
+        first: int | None = None
+        for place, block in enumerate(self._order):
+            body = self._ssa.graph.loops.get(block.index)
+            for phi in block.phis if body else ():
+                assumed = self._assumed.get(phi.result)
+                if assumed is None or body is None:
+                    continue
+                around = [source for come, source in phi.arguments.items() if come in body]
+                bits = phi.result.bits
+                found = _drifting(either(assumed, self._joined(around, bits)))
+                if found != assumed:
+                    first = place if first is None else first
+                    self._assumed[phi.result] = found
+        return first
+
+    def _joined(self, sources: Iterable[Source], bits: int) -> Known:
+        found: Known | None = None
+        for source in sources:
+            known = self.read(source, bits)
+            found = known if found is None else either(found, known)
+        return unknown(bits) if found is None else found
+
+
+def _drifting(known: Known) -> Known:
+    """Return what is left of a value that moves by any multiple of what divides it."""
+    return multiple_of(known.multiple, known.bits, known.origin)
+
+
+def _sizes(block: Block | None) -> dict[SpecialRegister, Known]:
+    if block is None:
+        return {}
+    indices = zip(_INDICES, (between(0, size - 1, 32) for size in block), strict=True)
+    sizes = zip(_SIZES, (constant(size, 32) for size in block), strict=True)
+    return {**dict(indices), **dict(sizes)}
