@@ -11,7 +11,7 @@ from rdma.packets import PACKETS, Packet, requests
 from vgpu_sim.native import build
 
 HCA = build.ENGINE
-FOLDERS = ("hca", "libibverbs", "librdmacm", "provider")
+FOLDERS = (HCA, *(build.RDMA_CLIENTS / one for one in ("libibverbs", "librdmacm", "provider")))
 TRANSPORTS = 8
 PROGRAM = r"""
 #include <stdio.h>
@@ -85,21 +85,25 @@ def test_predicates_packets_and_codes_of_c_are_the_tables(tmp_path: Path) -> Non
 
 # Where C names an operation by hand: what it does there is that operation's alone.
 _ALONE = {
-    "hca/requests/memory.c": {"ATOMIC_FETCH_AND_ADD"},  # adds, where its neighbour compares
-    "hca/connections/atomic.c": {"ATOMIC_FETCH_AND_ADD"},  # has one operand in the packet, not two
-    "hca/requests/requester.c": {"BIND_MW"},  # binds, where its neighbour invalidates
-    "libibverbs/posting/post.c": {"BIND_MW"},
-    "libibverbs/posting/builder.c": {one.name for one in VerbsOpcode},  # the public calls, one each
+    "engine/requests/memory.c": {"ATOMIC_FETCH_AND_ADD"},  # adds, where its neighbour compares
+    "engine/connections/atomic.c": {
+        "ATOMIC_FETCH_AND_ADD"
+    },  # has one operand in the packet, not two
+    "engine/requests/requester.c": {"BIND_MW"},  # binds, where its neighbour invalidates
+    "clients/libibverbs/posting/post.c": {"BIND_MW"},
+    "clients/libibverbs/posting/builder.c": {
+        one.name for one in VerbsOpcode
+    },  # the public calls, one each
 }
 
 
 def test_c_names_an_operation_only_where_no_other_is_like_it() -> None:
     found = {}
     for folder in FOLDERS:
-        for path in sorted((build.NATIVE / folder).rglob("*.[ch]")):
+        for path in sorted(folder.rglob("*.[ch]")):
             named = re.findall(r"TESSERA_VERBS_OPCODE_(\w+)", path.read_text(encoding="utf-8"))
             if named:
-                found[str(path.relative_to(build.NATIVE))] = set(named)
+                found[str(path.relative_to(build.ENGINE.parent))] = set(named)
     assert found == _ALONE
 
 

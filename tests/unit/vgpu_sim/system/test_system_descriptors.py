@@ -87,7 +87,7 @@ def test_there_is_one_place_that_closes_ranges():
     """A range that ends above the limit is not safe, and only one module knows that."""
     users = {
         str(path.relative_to(ROOT))
-        for folder in ("boards", "vgpu_sim", "device_plugin", "operator", "rdma", "mig")
+        for folder in ("boards", "vgpu_sim", "hca", "device_plugin", "operator", "rdma", "mig")
         for path in (ROOT / folder).rglob("*.py")
         if re.search(r"\b(closerange|closefrom)\(", path.read_text())
     }
