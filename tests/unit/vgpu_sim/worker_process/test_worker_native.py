@@ -122,7 +122,7 @@ def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
     """A seed that fails fails again: ``interleave 1 SEED``."""
     program = tmp_path / name
     flags = "-U_FORTIFY_SOURCE", "-include", HARNESS / "schedules.h"
-    folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'client'}"
+    folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'common'}"
     sources = *SCHEDULED[name], HARNESS / "schedules.c"
     compile_c("plain", tmp_path, *flags, *folders, "-o", program, *sources)
     done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
