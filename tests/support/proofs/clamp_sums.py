@@ -95,6 +95,11 @@ class Sums(Flow):
             return self._loaded(line, facts)
         if op in ("and", "urem") or op.startswith("@llvm.umin."):
             return self._below(op, operands, facts)
+        if op in ("or", "xor"):
+            parts = [self.sum(operand, facts) for operand in operands[:2]]
+            if any(part.terms or part.low < 0 for part in parts):
+                return None
+            return number(0, (1 << max(part.high for part in parts).bit_length()) - 1)
         if op == "select":
             return self._selected(line, facts)
         if op == "extractelement":

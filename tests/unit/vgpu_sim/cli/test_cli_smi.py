@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from support.processes.gpud_process import gpud
 from vgpu_sim.cli.smi import command, view
 from vgpu_sim.cli.smi.view import DeviceView, GpuView, NodeView, ProcessView
-from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import admin
 
 TOKEN = bytes(32)
 

@@ -7,7 +7,7 @@ import pytest
 from support.kernels.kernel_builder import KernelBuilder
 from vgpu_sim.exec.jit.ir import ssa
 from vgpu_sim.exec.jit.numbers.known import SEGMENT, Known, between, multiple_of, of, unknown
-from vgpu_sim.exec.jit.numbers.known_values import Pointer, known_values
+from vgpu_sim.exec.jit.numbers.known_values import ROW_BYTES, Pointer, known_values
 from vgpu_sim.isa import (
     Compare,
     DataType,
@@ -157,7 +157,7 @@ def test_a_pointer_that_moves_in_a_loop(bounded: bool, constant: bool) -> None:
 
 
 def test_what_confines_and_what_aligns() -> None:
-    pointer = Pointer(0, (1 << 37) - 64, 8)
+    pointer = Pointer(0, (1 << 37) - ROW_BYTES - 64, 8)
     assert pointer.confined(-48, 16)
     assert not pointer.confined(-49, 16)
     assert not pointer.confined(48, 17)

@@ -42,6 +42,10 @@ from vgpu_sim.exec.jit.numbers.known_arithmetic import plus
 from vgpu_sim.isa import Literal, Op, Space, SpecialRegister, Symbol
 
 BOUND_BYTES: Final = 1 << 37
+ROW_BYTES: Final = 1 << 12
+"""More than all lanes of a group access together. One load of their row begins at the first lane's
+address: that the last lane's number has the same bound is more than the text of the code shows."""
+
 _PASSES: Final = 4
 _INDICES: Final = (SpecialRegister.TID_X, SpecialRegister.TID_Y, SpecialRegister.TID_Z)
 _SIZES: Final = (SpecialRegister.NTID_X, SpecialRegister.NTID_Y, SpecialRegister.NTID_Z)
@@ -63,7 +67,7 @@ class Pointer:
 
     def confined(self, displacement: int, size: int) -> bool:
         """Return whether an access of ``size`` bytes is safe once the origin is."""
-        return self.bound + abs(displacement) + size <= BOUND_BYTES
+        return self.bound + abs(displacement) + size + ROW_BYTES <= BOUND_BYTES
 
     def aligned(self, displacement: int, size: int) -> bool:
         """Return whether the access is a multiple of ``size`` bytes away from the origin."""
