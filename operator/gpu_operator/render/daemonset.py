@@ -70,6 +70,16 @@ def daemon_set(
     return document(name_of(pool_name), namespace, labels, spec)
 
 
+def startup_probe(ready_file: str) -> dict[str, Any]:
+    """Return a probe that succeeds once a daemon has written its ``--ready-file``, and is not run
+    again: each run starts a process in the container."""
+    return {
+        "exec": {"command": ["test", "-s", ready_file]},
+        "periodSeconds": 1,
+        "failureThreshold": 300,
+    }
+
+
 def surging_daemon_set(
     name: str,
     component: str,

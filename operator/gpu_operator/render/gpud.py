@@ -20,6 +20,7 @@ from gpu_operator.render.daemonset import (
     budget_of,
     hcas_of,
     host_volume,
+    startup_probe,
     surging_daemon_set,
 )
 
@@ -67,12 +68,8 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
             *({"name": name, "value": value} for name, value in _health_checks(node) if value),
         ],
         "resources": _resources(node),
-        # Succeeds once and is not run again: gpud serves, or stands by for the gpud before it.
-        "startupProbe": {
-            "exec": {"command": ["test", "-s", _READY]},
-            "periodSeconds": 1,
-            "failureThreshold": 300,
-        },
+        # gpud serves, or stands by for the gpud before it.
+        "startupProbe": startup_probe(_READY),
         "securityContext": {
             **LOCKED_DOWN,
             # To start each worker as its own user, without capabilities, and to end it.

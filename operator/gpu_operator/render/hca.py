@@ -14,6 +14,7 @@ from gpu_operator.render.daemonset import (
     LOCKED_DOWN,
     RUN_DIR,
     host_volume,
+    startup_probe,
     surging_daemon_set,
 )
 
@@ -77,12 +78,8 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
             *([] if node.rdma.wire.enabled else ["--no-wire"]),
             *([] if node.rdma.wire.segments else ["--no-segments"]),
         ],
-        # Succeeds once and is not run again: the pod before is ended when this hcad has taken over.
-        "startupProbe": {
-            "exec": {"command": ["test", "-s", _READY]},
-            "periodSeconds": 1,
-            "failureThreshold": 300,
-        },
+        # The pod before is ended when this hcad has taken over.
+        "startupProbe": startup_probe(_READY),
         "resources": dict(node.rdma.resources),
         "securityContext": {
             **LOCKED_DOWN,
