@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster.kubectl import Cluster, until
+from support.cluster.kubectl import Cluster, gpu_nodes, until
 
 GPU_NODES = {"node-role.tessera.dev/gpu": ""}
 AGENT = "system:serviceaccount:tessera-system:tessera-node"
@@ -31,11 +31,6 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
     whole_cluster.delete("gpupool", "e2e-pool")
     for node in gpu_nodes(whole_cluster):
         whole_cluster.kubectl("label", "node", node, "e2e-pool-")
-
-
-def gpu_nodes(cluster: Cluster) -> list[str]:
-    found = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    return sorted(node["metadata"]["name"] for node in found)
 
 
 def test_a_conflict_names_nodes_and_pool_and_disturbs_nobody(scratch: Cluster) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.cluster.kubectl import Cluster, until
+from support.cluster.kubectl import Cluster, gpu_nodes, until
 from support.cluster.kubelet_settings import default_status_period
 
 Manifest = Callable[..., dict[str, Any]]
@@ -34,11 +34,6 @@ SLOW = [pytest.param(50, marks=(pytest.mark.soak, pytest.mark.alone))]
 LATE = f"OutOfgpu.tessera.dev/mig-{PROFILE}"
 LATE_AT_MOST = 2
 """How many pods of a test at that period a busy kubelet may refuse: see ADR 108, "What remains"."""
-
-
-def gpu_nodes(cluster: Cluster) -> list[str]:
-    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    return sorted(str(one["metadata"]["name"]) for one in nodes)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 
 from support.cluster import helm_release
 from support.cluster.cluster_restarts import serving, settle
-from support.cluster.kubectl import SYSTEM, Cluster, in_node, until
+from support.cluster.kubectl import SYSTEM, Cluster, gpu_nodes, in_node, until
 
 pytestmark = pytest.mark.alone
 Manifest = Callable[..., dict[str, Any]]
@@ -40,8 +40,7 @@ _SYSTEM = Cluster(SYSTEM)
 @pytest.fixture
 def nodes(whole_cluster: Cluster) -> tuple[str, str]:
     """The node that has the image and the one that lacks it."""
-    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    first, second = sorted(str(one["metadata"]["name"]) for one in found)
+    first, second = gpu_nodes(whole_cluster)
     return first, second
 
 

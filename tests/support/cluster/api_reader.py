@@ -6,16 +6,16 @@ end-to-end tests read some thousand times. The official client discovers the API
 
 import functools
 import json
-import tempfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config import ConfigException, new_client_from_config
 from kubernetes.dynamic import DynamicClient
-from kubernetes.dynamic.exceptions import ResourceNotUniqueError
 from kubernetes.dynamic.resource import Resource
 from urllib3.exceptions import HTTPError
+
+from support.cluster.cluster_lock import own_folder
 
 _SELECTORS = {
     "-l": "label_selector",
@@ -58,15 +58,9 @@ def parsed(namespace: str, arguments: tuple[str, ...]) -> Query | None:
 
 
 @functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a folder that is removed when this process ends."""
-    return tempfile.TemporaryDirectory(prefix="tessera-e2e-", ignore_cleanup_errors=True)
-
-
-@functools.cache
 def _client() -> DynamicClient:
     # Not in the library's own cache, which outlives a cluster and its CRDs.
-    return DynamicClient(new_client_from_config(), cache_file=f"{_folder().name}/discovery.json")
+    return DynamicClient(new_client_from_config(), cache_file=f"{own_folder().name}/discovery.json")
 
 
 @functools.cache
@@ -98,7 +92,7 @@ def read(query: Query) -> Any | None:
             "get", path, **dict(query.selectors), serialize=False, _request_timeout=_TIMEOUT_S
         )
         found = json.loads(answer.data)
-    except (ApiException, ConfigException, HTTPError, OSError, ValueError, ResourceNotUniqueError):
+    except (ApiException, ConfigException, HTTPError, OSError, ValueError):
         return None
     for one in found.get("items", [found]):
         one.setdefault("apiVersion", resource.group_version)

@@ -18,13 +18,13 @@ FOLDER = "TESSERA_E2E_LOCKS"
 
 
 @functools.cache
-def _own_folder() -> tempfile.TemporaryDirectory[str]:
+def own_folder() -> tempfile.TemporaryDirectory[str]:
     """Make a folder that is removed when this process ends."""
     return tempfile.TemporaryDirectory(prefix="tessera-e2e-", ignore_cleanup_errors=True)
 
 
 def _folder() -> Path:
-    return Path(os.environ.get(FOLDER) or _own_folder().name)
+    return Path(os.environ.get(FOLDER) or own_folder().name)
 
 
 @contextlib.contextmanager

@@ -120,6 +120,12 @@ class Cluster:
         ]
 
 
+def gpu_nodes(cluster: Cluster) -> list[str]:
+    """Return the names of the GPU nodes, in order."""
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return sorted(str(one["metadata"]["name"]) for one in nodes)
+
+
 def without_gone(nodes: list[dict[str, str]]) -> list[dict[str, str]]:
     """Leave out of each node's resources those that have gone, which the kubelet still lists as 0."""
     return [{name: n for name, n in node.items() if n != "0"} for node in nodes]
