@@ -1,7 +1,7 @@
 """Records of the requests of a context: one before each runs, and one when a launch has ended.
 
 Requests of one stream are recorded in their order, those of several streams as they run. Addresses
-are those of the context's aperture. Whoever observes a context gets these, and no ring slots.
+are those of the context's aperture. An observer receives these records, and no ring slots.
 """
 
 from dataclasses import dataclass
